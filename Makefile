@@ -1,0 +1,40 @@
+# Everything happens in .venv, which the first target that needs it makes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check format soak bench clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY) ## train a herd on embedded digits, about a minute; prints the paths of a picture and a page
+	$(BIN)/remuda train class-parallel-digits
+
+test: $(READY) check ## lint, types, and the whole suite
+	$(BIN)/python -m pytest
+
+check: $(READY) ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(READY) ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+soak: $(READY) ## the long series: kills at random moments
+	$(BIN)/python -m pytest -m soak --override-ini addopts="-q --strict-markers"
+
+bench: $(READY) ## the benchmarks, each printing its figure
+	$(BIN)/python benchmarks/overhead.py
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache build dist

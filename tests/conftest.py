@@ -1,0 +1,36 @@
+"""Small configurations and data that the tests share."""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = (
+    "1"  # before torch is imported, for the processes that tests start too: tensors are small
+)
+
+import pytest
+import torch
+
+from remuda.data.datasets import Dataset
+
+TINY = {
+    "data": {"name": "digits"},
+    "networks": {"name": "mlp", "latent": 8, "hidden": 16},
+    "strategy": {"name": "class-parallel", "batch_size": 4, "steps_per_round": 2},
+    "engine": {"device": "cpu"},
+    "run": {"rounds": 4, "members": 3, "checkpoint_every": 2, "sample_every": 2},
+}
+
+
+@pytest.fixture
+def tiny() -> dict:
+    """A run that takes a moment; each test may change its own copy."""
+    return {section: dict(values) for section, values in TINY.items()}
+
+
+@pytest.fixture
+def toy_data() -> Dataset:
+    """Three classes of 12, 5 and 2 images, 8x8, each class of its own brightness."""
+    labels = torch.tensor([0] * 12 + [1] * 5 + [2] * 2)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 40, (19, 1, 8, 8), generator=generator)
+    images = (noise + 80 * labels[:, None, None, None]).to(torch.uint8)
+    return Dataset("toy", images, labels, ("dark", "grey", "light"))
