@@ -1,0 +1,110 @@
+"""CIFAR-10 and CIFAR-100, in the binary and in the Python layout.
+
+The Python layout is a pickle, which can run any code when it is loaded. The unpickler here admits the few
+names that the published files use and refuses all others.
+"""
+
+import codecs
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remuda.errors import UserError
+
+_PIXELS = 3 * 32 * 32
+_REMEDY = "put a good copy in its place, or delete the folder to have it fetched again"
+
+# numpy moved _reconstruct from numpy.core to numpy._core; an empty array knows where it is.
+_RECONSTRUCT = np.empty(0).__reduce__()[0]
+_ADMITTED = {
+    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): codecs.encode,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if (module_name, global_name) not in _ADMITTED:
+            raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}")
+        return _ADMITTED[module_name, global_name]
+
+
+def read_binary(paths: Sequence[Path], label_bytes: int, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images (M, 3, 32, 32) and labels (M,) of .bin files; of several label bytes the last is the class."""
+    record = label_bytes + _PIXELS
+    parts = []
+    for path in paths:
+        raw = np.frombuffer(_read(path), np.uint8)
+        if raw.size == 0 or raw.size % record:
+            raise UserError(f"{path} is truncated, {raw.size} bytes are not whole records of {record}: {_REMEDY}")
+        parts.append(raw.reshape(-1, record))
+        _check_labels(path, parts[-1][:, label_bytes - 1], num_classes)
+    records = np.concatenate(parts)
+    images = np.ascontiguousarray(records[:, label_bytes:]).reshape(-1, 3, 32, 32)
+    return images, records[:, label_bytes - 1].astype(np.int64)
+
+
+def read_python(paths: Sequence[Path], label_key: str, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images (M, 3, 32, 32) and labels (M,) of pickled batches."""
+    images, labels = [], []
+    for path in paths:
+        batch = _unpickle(path)
+        pixels, classes = batch.get("data"), batch.get(label_key)
+        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (_PIXELS,):
+            raise UserError(f'{path} has no uint8 array "data" of {_PIXELS} columns: {_REMEDY}')
+        if not isinstance(classes, list) or len(classes) != len(pixels) or not _are_integers(classes):
+            raise UserError(f'{path} has no list "{label_key}" with a label for each image: {_REMEDY}')
+        _check_labels(path, np.array(classes), num_classes)
+        images.append(pixels.reshape(-1, 3, 32, 32))
+        labels.extend(classes)
+    return np.concatenate(images), np.array(labels, dtype=np.int64)
+
+
+def read_names(path: Path, key: str) -> tuple[str, ...]:
+    """Class names, from a text file with one a line or from the list `key` of a pickled meta file."""
+    if path.suffix == ".txt":
+        return tuple(_read(path).decode("utf-8", errors="replace").split())
+    names = _unpickle(path).get(key)
+    if not isinstance(names, list):
+        raise UserError(f'{path} has no list "{key}" of class names: {_REMEDY}')
+    return tuple(_text(name) for name in names)
+
+
+def _unpickle(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            batch = _Unpickler(file, encoding="bytes").load()
+    except Exception as error:  # a broken pickle raises nearly anything
+        raise UserError(f"{path} is not a CIFAR file that can be read safely ({error}): {_REMEDY}") from error
+    if not isinstance(batch, dict):
+        raise UserError(f"{path} holds a {type(batch).__name__} where CIFAR has a dict: {_REMEDY}")
+    return {_text(key): value for key, value in batch.items()}
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _are_integers(values: list[Any]) -> bool:
+    return all(isinstance(value, int) for value in values)
+
+
+def _check_labels(path: Path, labels: np.ndarray, num_classes: int) -> None:
+    if labels.size == 0:
+        raise UserError(f"{path} holds no images: {_REMEDY}")
+    if labels.min() < 0 or labels.max() >= num_classes:
+        wrong = labels[(labels < 0) | (labels >= num_classes)][0]
+        raise UserError(f"{path} holds the label {wrong}, outside 0 to {num_classes - 1}: {_REMEDY}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): check its permissions") from error

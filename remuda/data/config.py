@@ -1,0 +1,37 @@
+"""What a run says about its data."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from remuda.errors import UserError
+
+Split = Literal["train", "test"]
+PartitionName = Literal["auto", "class", "iid", "dirichlet", "subset"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which images, at what size, and how the members share them."""
+
+    name: str = "digits"  # digits, mnist, fashion-mnist, cifar10, cifar100, ring, grid or folder:PATH
+    path: str = ""  # folder with the data sets' files; "" = $REMUDA_DATA, then the user's cache
+    size: int = 0  # pixels a side, resized if needed; 0 = as stored
+    channels: int = 0  # 1 or 3 (or any the images have): convert; 0 = as stored
+    limit: int = 0  # images at most, spread evenly over the classes; 0 = all
+    partition: PartitionName = "auto"  # auto: what the strategy asks for
+    alpha: float = 0.5  # dirichlet: concentration, 0 < alpha <= 1e6; small = skewed
+    fraction: float = 0.5  # subset: share of the data set that each member draws, 0 < fraction <= 1
+
+    def __post_init__(self) -> None:
+        for key in ("size", "channels", "limit"):
+            if getattr(self, key) < 0:
+                raise UserError(f"data.{key} must be 0 or more, not {getattr(self, key)}")
+        if not self.alpha > 0:
+            raise UserError(f"data.alpha must be above 0, not {self.alpha:g}")
+        if self.alpha > 1e6:  # far above, the gamma variates overflow; the shares have long been equal
+            raise UserError(f"data.alpha must be at most 1e6, where all shares are equal, not {self.alpha:g}")
+        if not 0 < self.fraction <= 1:
+            raise UserError(f"data.fraction must be above 0 and at most 1, not {self.fraction:g}")
+        if self.partition not in get_args(PartitionName):
+            known = ", ".join(get_args(PartitionName))
+            raise UserError(f"data.partition must be one of {known}, not {self.partition}")

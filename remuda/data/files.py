@@ -1,0 +1,147 @@
+"""Finds a data set's files on disk, and has them downloaded or unpacked where they are missing."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from remuda.data import download, idx
+from remuda.data.config import DataConfig, Split
+from remuda.data.sources import Layout, Package, Source
+from remuda.errors import UserError
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of one split, in the order in which the layout names them."""
+
+    kind: str  # of the layout
+    paths: tuple[Path, ...]
+
+    @property
+    def folder(self) -> Path:
+        return self.paths[0].parent
+
+
+def data_folders(config: DataConfig) -> list[Path]:
+    """Where files are looked for, in order: data.path alone, or else $REMUDA_DATA and the user's cache."""
+    if config.path:
+        return [Path(config.path).expanduser()]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "remuda"
+    shared = os.environ.get("REMUDA_DATA")
+    return [Path(shared).expanduser(), cache] if shared else [cache]
+
+
+def obtain(source: Source, split: Split, config: DataConfig) -> Found:
+    """The files of a split; what no data folder has is unpacked or downloaded into the first writable one.
+
+    One process works at a time, under a lock; the others wait, and then find its files.
+    """
+    folders = data_folders(config)
+    found = locate(source, split, folders)
+    if found is not None:
+        return found
+    archive = _find_archive(source, folders)
+    target = _first_writable(source, folders)
+    with download.lock(target / f".{source.name}.lock"):
+        found = locate(source, split, folders)  # another process may have been faster
+        if found is not None:
+            return found
+        try:
+            if archive is not None:
+                download.unpack_into(*archive, target)
+            else:
+                _download(source, split, folders, target)
+        except OSError as error:
+            raise UserError(
+                f"{source.name} cannot be written into {target} ({error.strerror}): make room or "
+                "set data.path to another folder"
+            ) from error
+    found = locate(source, split, folders)
+    if found is None:
+        raise UserError(
+            f"the files of {source.name} that were fetched into {target} lack some of the {split} split: put "
+            f"{_wanted(source, split)} there"
+        )
+    return found
+
+
+def locate(source: Source, split: Split, folders: list[Path]) -> Found | None:
+    """The first layout in the first data folder that has every file of the split."""
+    for folder in folders:
+        for layout in source.layouts:
+            for place in layout.folders:
+                paths = _paths(layout, split, folder / place)
+                if paths and not (place == "." and _is_stranger(source, layout, paths)):
+                    return Found(layout.kind, paths)
+    return None
+
+
+def _paths(layout: Layout, split: Split, folder: Path) -> tuple[Path, ...]:
+    """The split's files in this very folder, or nothing if one is missing."""
+    paths = []
+    for name in layout.files[split]:
+        candidates = [folder / name, folder / f"{name}.gz"] if layout.kind == "idx" else [folder / name]
+        present = [path for path in candidates if path.is_file()]
+        if not present:
+            return ()
+        paths.append(present[0])
+    return tuple(paths)
+
+
+def _is_stranger(source: Source, layout: Layout, paths: tuple[Path, ...]) -> bool:
+    if layout.kind != "idx" or not source.strangers:
+        return False
+    labels = idx.content(paths[-1])
+    return hashlib.md5(labels, usedforsecurity=False).hexdigest() in source.strangers
+
+
+def _find_archive(source: Source, folders: list[Path]) -> tuple[Package, Path] | None:
+    for folder in folders:
+        for package in source.archives:
+            for path in (folder / package.file, folder / source.name / package.file):
+                if path.is_file():
+                    return package, path
+    return None
+
+
+def _first_writable(source: Source, folders: list[Path]) -> Path:
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:  # the next may do; if none does, the sentence below names them all
+            continue
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    raise UserError(
+        f"{source.name} is not in {_listed(folders)}, where nothing can be written either: set data.path "
+        "to a folder that has it or that it can be downloaded into"
+    )
+
+
+def _download(source: Source, split: Split, folders: list[Path], target: Path) -> None:
+    mirrors = download.mirrors(source)
+    for package in source.packages[split]:
+        if not package.is_archive and _has(target / package.folder, package.file):
+            continue
+        try:
+            download.fetch_into(package, mirrors, target)
+        except download.MirrorError as error:
+            raise UserError(
+                f"{source.name} is not in {_listed(folders)} and cannot be downloaded ({error}): put "
+                f"{_wanted(source, split)} into {target}, or set data.path to the folder that has it"
+            ) from error
+
+
+def _has(folder: Path, file: str) -> bool:
+    return (folder / file).is_file() or (folder / file.removesuffix(".gz")).is_file()
+
+
+def _wanted(source: Source, split: Split) -> str:
+    """What a user should put into a data folder."""
+    packages = source.packages[split]
+    return " and ".join(p.file if p.is_archive else f"{p.folder}/{p.file}" for p in packages)
+
+
+def _listed(folders: list[Path]) -> str:
+    return " or ".join(map(str, folders))

@@ -1,0 +1,52 @@
+"""Small files in the data sets' formats, written by hand."""
+
+import gzip
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    header = struct.pack(f">I{array.ndim}I", 0x0800 | array.ndim, *array.shape)
+    return header + array.astype(np.uint8).tobytes()
+
+
+def write_idx(folder: Path, prefix: str, count: int = 20, *, gzipped: bool = True, value: int = 7) -> None:
+    """An images and a labels file; every pixel has the given value, the labels go round."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        f"{prefix}-images-idx3-ubyte": idx_bytes(np.full((count, 4, 4), value)),
+        f"{prefix}-labels-idx1-ubyte": idx_bytes(np.arange(count) % 10),
+    }
+    for name, raw in files.items():
+        path = folder / (f"{name}.gz" if gzipped else name)
+        path.write_bytes(gzip.compress(raw) if gzipped else raw)
+
+
+def cifar_records(count: int, label_bytes: int = 1, num_classes: int = 10) -> np.ndarray:
+    """Records of labels and pixels; the last label byte goes round, the pixels are random."""
+    records = np.random.default_rng(0).integers(0, 256, (count, label_bytes + 3072), dtype=np.uint8)
+    records[:, :label_bytes] = 0
+    records[:, label_bytes - 1] = np.arange(count) % num_classes
+    return records
+
+
+def write_cifar10_binary(folder: Path, count: int = 10) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        (folder / f"{name}.bin").write_bytes(cifar_records(count).tobytes())
+
+
+def write_cifar_python(path: Path, records: np.ndarray, label_key: str, label_bytes: int = 1) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    labels = records[:, label_bytes - 1].tolist()
+    batch = {"data": records[:, label_bytes:], label_key: labels, "filenames": ["a.png"] * len(labels)}
+    path.write_bytes(pickle.dumps(batch, protocol=2))
+
+
+def write_image(path: Path, size: tuple[int, int] = (8, 8), mode: str = "RGB", colour: object = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path)  # type: ignore[arg-type]

@@ -1,0 +1,49 @@
+import torch
+
+from remuda.data.batches import Batches
+
+
+def make(data, shares, batch_size=4, members=None, seed=0):
+    members = range(len(shares)) if members is None else members
+    return Batches(data, shares, members=members, batch_size=batch_size, seed=seed)
+
+
+def by_class(data):
+    return [(data.labels == k).nonzero()[:, 0] for k in range(3)]
+
+
+def test_every_image_once_an_epoch(toy_data):
+    share = torch.arange(12)
+    batch = make(toy_data, [share]).draw(0, 6)  # two epochs of twelve
+    seen = batch.images[0].flatten(0, 1)
+    for epoch in (seen[:12], seen[12:]):
+        assert sorted(image.sum() for image in epoch) == sorted(image.sum() for image in toy_data.images[share])
+    assert not torch.equal(seen[:12], seen[12:]), "each epoch has its own order"
+
+
+def test_shares_smaller_than_a_batch_wrap_around(toy_data):
+    batch = make(toy_data, by_class(toy_data)).draw(0, 3)
+    assert batch.images.shape == (3, 3, 4, 1, 8, 8)
+    assert [labels.unique().tolist() for labels in batch.labels] == [[0], [1], [2]]
+    twos = batch.images[2].flatten(0, 1).flatten(1).float().mean(1)
+    assert len(twos.unique()) == 2 and (twos == twos[0]).sum() == 6, "both images of class 2 equally often"
+
+
+def test_any_stretch_of_the_stream_is_the_same(toy_data):
+    batches = make(toy_data, by_class(toy_data), batch_size=5)
+    whole = batches.draw(0, 7)
+    parts = [batches.draw(0, 3), batches.draw(3, 1), batches.draw(4, 3)]
+    assert torch.equal(whole.images, torch.cat([part.images for part in parts], 1))
+
+
+def test_a_member_draws_the_same_wherever_it_is_hosted(toy_data):
+    together = make(toy_data, by_class(toy_data)).draw(2, 2)
+    alone = make(toy_data, by_class(toy_data), members=[1]).draw(2, 2)
+    assert torch.equal(together.images[1:2], alone.images)
+
+
+def test_seeds_and_members_have_their_own_order(toy_data):
+    shares = [torch.arange(12)] * 2
+    first, second = make(toy_data, shares, batch_size=12).draw(0, 1).images
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, make(toy_data, shares, batch_size=12, seed=1).draw(0, 1).images[0])

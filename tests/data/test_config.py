@@ -1,0 +1,23 @@
+import pytest
+
+from remuda.data import DataConfig
+from remuda.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"alpha": -1}, "data.alpha must be above 0, not -1"),
+        ({"alpha": float("nan")}, "data.alpha must be above 0, not nan"),
+        ({"alpha": float("inf")}, "data.alpha must be at most 1e6"),
+        ({"fraction": 0}, "data.fraction must be above 0 and at most 1, not 0"),
+        ({"fraction": 1.5}, "data.fraction must be above 0 and at most 1, not 1.5"),
+        ({"size": -1}, "data.size must be 0 or more, not -1"),
+        ({"channels": -3}, "data.channels must be 0 or more, not -3"),
+        ({"limit": -10}, "data.limit must be 0 or more, not -10"),
+        ({"partition": "random"}, "data.partition must be one of auto, class, iid, dirichlet, subset"),
+    ],
+)
+def test_a_value_out_of_range_is_named(values, message):
+    with pytest.raises(UserError, match=message):
+        DataConfig(**values)

@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from remuda.data import DATASETS, DataConfig, load
+from remuda.errors import UserError
+
+from .samples import write_idx
+
+
+def test_digits_are_split_by_every_sixth_of_a_class():
+    train, test = load(DataConfig()), load(DataConfig(), "test")
+    assert train.shape == (1, 8, 8) and train.images.dtype == torch.uint8 and train.labels.dtype == torch.int64
+    assert len(train.labels) + len(test.labels) == 1797
+    assert all(5 * b <= a <= 5 * b + 5 for a, b in zip(train.counts, test.counts, strict=True))
+    assert train.images.max() == 255 and train.classes == tuple("0123456789")
+
+
+def test_mnist_with_limit_size_and_channels(tmp_path):
+    write_idx(tmp_path / "mnist", "train", 60, value=9)
+    config = DataConfig(name="mnist", path=str(tmp_path), limit=31, size=12, channels=3)
+    dataset = load(config)
+    assert dataset.images.shape == (31, 3, 12, 12) and dataset.images.unique().tolist() == [9]
+    assert sorted(dataset.counts) == [3] * 9 + [4]
+    dataset.images[0] = 0  # may be written to
+
+
+def test_a_limit_above_the_count_takes_all():
+    assert len(load(DataConfig(limit=10**9)).labels) == len(load(DataConfig()).labels)
+
+
+def test_fashion_mnist_has_its_names(tmp_path):
+    write_idx(tmp_path / "fashion-mnist", "t10k")
+    dataset = load(DataConfig(name="fashion-mnist", path=str(tmp_path)), "test")
+    assert dataset.classes[9] == "Ankle boot" and len(dataset.classes) == 10
+
+
+def test_channels_that_cannot_be_made():
+    with pytest.raises(UserError, match=r"data.channels must be 0, 1 or 3 for digits, not 4"):
+        load(DataConfig(channels=4))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("mnst", "mnist"),
+        ("CIFAR-10", "cifar10"),
+        ("FashionMNIST", "fashion-mnist"),
+        ("rings", "ring"),
+        ("folder", "folder:PATH"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest(name, nearest):
+    with pytest.raises(UserError, match=f"there is no data set .* did you mean {nearest}: known") as caught:
+        load(DataConfig(name=name))
+    assert all(known in str(caught.value) for known in DATASETS)
+
+
+def test_a_path_for_a_name_is_recognised(tmp_path):
+    with pytest.raises(UserError, match=f"is a folder: write folder:{tmp_path}"):
+        load(DataConfig(name=str(tmp_path)))
+    with pytest.raises(UserError, match="folder: needs a path"):
+        load(DataConfig(name="folder:"))
+
+
+def test_real_mnist(real_path):
+    config = DataConfig(name="mnist", path=real_path("mnist"))
+    assert load(config).counts == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert load(config, "test").images.shape == (10000, 1, 28, 28)
+
+
+def test_real_cifar10(real_path):
+    dataset = load(DataConfig(name="cifar10", path=real_path("cifar10")))
+    assert dataset.counts == [5000] * 10 and dataset.shape == (3, 32, 32)
+    assert dataset.labels[:5].tolist() == [6, 9, 9, 4, 1]

@@ -1,0 +1,44 @@
+import torch
+
+from remuda.data import to_bytes, to_unit
+from remuda.data.images import resize, to_colour, to_grey
+
+
+def test_bytes_survive_the_way_there_and_back():
+    every = torch.arange(256, dtype=torch.uint8)
+    unit = to_unit(every)
+    assert unit.dtype == torch.float32 and unit[0] == -1.0 and unit[-1] == 1.0
+    assert torch.equal(to_bytes(unit), every)
+
+
+def test_to_bytes_clamps_and_rounds():
+    assert to_bytes(torch.tensor([-9.0, 9.0, 0.0, -1.0 + 0.6 / 127.5])).tolist() == [0, 255, 128, 1]
+
+
+def test_what_has_the_right_type_stays():
+    points, pixels = torch.rand(3), torch.zeros(3, dtype=torch.uint8)
+    assert to_unit(points) is points and to_bytes(pixels) is pixels
+
+
+def test_resize_keeps_a_plain_image_plain_and_averages_when_it_shrinks():
+    plain = torch.full((2, 3, 5, 5), 77, dtype=torch.uint8)
+    for size in (2, 5, 9):
+        assert torch.equal(resize(plain, size), torch.full((2, 3, size, size), 77, dtype=torch.uint8))
+    stripes = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+    stripes[..., ::2] = 200
+    assert (resize(stripes, 2).float() - 100).abs().max() < 30  # without antialiasing it would be 0 or 200
+
+
+def test_resize_works_in_chunks(monkeypatch):
+    images = torch.randint(0, 256, (7, 1, 6, 6), dtype=torch.uint8)
+    whole = resize(images, 4)
+    monkeypatch.setattr("remuda.data.images._CHUNK", 3)
+    assert torch.equal(resize(images, 4), whole)
+
+
+def test_grey_and_colour():
+    red = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
+    red[:, 0] = 255
+    assert to_grey(red).unique().tolist() == [76]
+    assert torch.equal(to_grey(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)).flatten(), torch.tensor([255]))
+    assert to_colour(to_grey(red)).shape == (1, 3, 2, 2)
