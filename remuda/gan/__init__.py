@@ -1,0 +1,8 @@
+"""One generator against one discriminator: losses, optimizer, step."""
+
+from remuda.gan.losses import LOSSES, Loss
+from remuda.gan.optimizers import Adam
+from remuda.gan.players import Pair, Player
+from remuda.gan.step import GAN
+
+__all__ = ["GAN", "LOSSES", "Adam", "Loss", "Pair", "Player"]

@@ -1,0 +1,51 @@
+"""Ways to keep a critic Lipschitz: clipped weights and spectral normalisation (the gradient penalty is a loss)."""
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+def clip(params: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
+    """Every parameter into [-bound, bound], as in the first WGAN."""
+    return {name: param.clamp(-bound, bound) for name, param in params.items()}
+
+
+class SpectralNorm(nn.Module):
+    """A network whose every weight matrix is divided by its largest singular value (Miyato et al. 2018).
+
+    The singular vector is a buffer that one power iteration improves at each call; a wrapper, so that networks need
+    not know of it.
+    """
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+        for name, weight in network.named_parameters():
+            if weight.ndim > 1:
+                vector = torch.randn(weight.shape[0])
+                self.register_buffer(_buffer_name(name), vector / vector.norm())
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        normalised = {
+            name: weight / self._largest_singular_value(name, weight) if weight.ndim > 1 else weight
+            for name, weight in self.network.named_parameters()
+        }
+        return functional_call(self.network, normalised, (images, labels))
+
+    def _largest_singular_value(self, name: str, weight: Tensor) -> Tensor:
+        matrix = weight.flatten(1)
+        left = getattr(self, _buffer_name(name))
+        with torch.no_grad():  # the singular vectors count as constants
+            fixed = matrix.detach()
+            right = _unit(fixed.T @ left)
+            improved = _unit(fixed @ right)
+            left.copy_(improved)
+        return torch.dot(improved, matrix @ right)
+
+
+def _buffer_name(parameter: str) -> str:
+    return "left_" + parameter.replace(".", "_")
+
+
+def _unit(vector: Tensor) -> Tensor:
+    return vector / (vector.norm() + 1e-12)

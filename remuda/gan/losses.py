@@ -1,0 +1,75 @@
+"""The losses of the two players, as functions of the discriminator's raw outputs (logits, or the critic's values).
+
+Both players minimise. ``real_target`` is the label of real images: 1, or less under one-sided smoothing.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import relu, softplus
+
+
+class Loss(NamedTuple):
+    discriminator: Callable[[Tensor, Tensor, float], Tensor]  # (real outputs, fake outputs, real_target) -> scalar
+    generator: Callable[[Tensor], Tensor]  # (fake outputs) -> scalar
+    has_targets: bool  # whether label smoothing has a meaning
+    needs_lipschitz: bool = False  # whether the critic has to be kept Lipschitz
+
+
+def cross_entropy(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
+    """Equation 3 of Lupo Pasini et al.: -1/2 E log D(x) - 1/2 E log(1 - D(G(z))), with D = sigmoid(output).
+
+    softplus(-x) is -log sigmoid(x), without the overflow.
+    """
+    on_real = real_target * softplus(-real)
+    if real_target < 1.0:
+        on_real = on_real + (1.0 - real_target) * softplus(real)
+    return 0.5 * (on_real.mean() + softplus(fake).mean())
+
+
+def non_saturating(fake: Tensor) -> Tensor:
+    """Equation 4: the generator maximises 1/2 E log D(G(z))."""
+    return 0.5 * softplus(-fake).mean()
+
+
+def minimax(fake: Tensor) -> Tensor:
+    """The generator's side of the zero-sum game: it minimises 1/2 E log(1 - D(G(z)))."""
+    return -0.5 * softplus(fake).mean()
+
+
+def least_squares_discriminator(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
+    return 0.5 * (real - real_target).square().mean() + 0.5 * fake.square().mean()
+
+
+def least_squares_generator(fake: Tensor) -> Tensor:
+    return 0.5 * (fake - 1.0).square().mean()
+
+
+def wasserstein_critic(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
+    """The negative of E D(x) - E D(G(z)), which the critic maximises."""
+    return fake.mean() - real.mean()
+
+
+def wasserstein_generator(fake: Tensor) -> Tensor:
+    return -fake.mean()
+
+
+def hinge_discriminator(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
+    return relu(1.0 - real).mean() + relu(1.0 + fake).mean()
+
+
+LOSSES: dict[str, Loss] = {
+    "non-saturating": Loss(cross_entropy, non_saturating, has_targets=True),
+    "minimax": Loss(cross_entropy, minimax, has_targets=True),
+    "least-squares": Loss(least_squares_discriminator, least_squares_generator, has_targets=True),
+    "wasserstein": Loss(wasserstein_critic, wasserstein_generator, has_targets=False, needs_lipschitz=True),
+    "hinge": Loss(hinge_discriminator, wasserstein_generator, has_targets=False),
+}
+
+
+def gradient_penalty(slopes: Tensor) -> Tensor:
+    """The mean over images of (norm of the critic's slope - 1) squared."""
+    norms = torch.sqrt(slopes.flatten(1).square().sum(1) + 1e-12)  # the root has no slope at 0
+    return (norms - 1.0).square().mean()

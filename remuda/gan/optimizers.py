@@ -1,0 +1,73 @@
+"""Adam as a pure function: parameters and moments in, parameters and moments out."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from remuda.calculus import transformed
+
+
+class Moments(NamedTuple):
+    """Adam's running means of the slope and of its square, and the number of updates."""
+
+    first: dict[str, Tensor]
+    second: dict[str, Tensor]
+    steps: Tensor  # scalar; float32, since that is what the fused kernel reads
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Kingma and Ba 2015, without weight decay."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    epsilon: float = 1e-8
+
+    def init(self, params: dict[str, Tensor]) -> Moments:
+        zeros = {name: torch.zeros_like(param) for name, param in params.items()}
+        return Moments(zeros, {name: zero.clone() for name, zero in zeros.items()}, torch.zeros(()))
+
+    def step(
+        self, params: dict[str, Tensor], slopes: dict[str, Tensor], moments: Moments
+    ) -> tuple[dict[str, Tensor], Moments]:
+        """One update; the arguments are left as they are."""
+        return self._formulas(params, slopes, moments) if transformed() else self._fused(params, slopes, moments)
+
+    def _formulas(self, params, slopes, moments):
+        count = moments.steps + 1
+        correction1, correction2 = 1 - self.beta1**count, 1 - self.beta2**count
+        first, second, updated = {}, {}, {}
+        for name, slope in slopes.items():
+            first[name] = torch.lerp(moments.first[name], slope, 1 - self.beta1)
+            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * slope.square()
+            scale = torch.sqrt(second[name] / correction2) + self.epsilon
+            updated[name] = params[name] - self.lr * (first[name] / correction1) / scale
+        return updated, Moments(first, second, count)
+
+    def _fused(self, params, slopes, moments):
+        """PyTorch's own one-pass kernel, on copies: outside of ``vmap`` a third of the formulas' time."""
+        names = list(slopes)
+        updated, first, second = (
+            [tree[name].clone() for name in names] for tree in (params, moments.first, moments.second)
+        )
+        count = moments.steps + 1
+        torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
+            updated,
+            [slopes[name].contiguous() for name in names],  # the kernel walks raw memory
+            first,
+            second,
+            [],
+            [count] * len(names),
+            lr=self.lr,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            weight_decay=0.0,
+            eps=self.epsilon,
+            amsgrad=False,
+            maximize=False,
+        )
+        params, first, second = (dict(zip(names, tensors, strict=True)) for tensors in (updated, first, second))
+        return params, Moments(first, second, count)

@@ -1,0 +1,143 @@
+"""One pair: how it starts, how it learns, how it generates. Pure functions; nothing here knows of a population."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from remuda import calculus, seeds
+from remuda.gan.lipschitz import SpectralNorm, clip
+from remuda.gan.losses import Loss, gradient_penalty
+from remuda.gan.optimizers import Adam
+from remuda.gan.players import Pair, Player, apply, blend, recruit, start_average
+from remuda.networks import Networks
+
+Slopes = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GAN:
+    """Two networks and the rules of their game.
+
+    ``real`` and ``fakes`` are images (b, C, H, W) in [-1, 1], ``labels`` (b,), ``noise`` (b, latent), ``key`` a scalar
+    from which the rest is drawn (see remuda.seeds).
+    """
+
+    networks: Networks
+    shape: tuple[int, ...]  # of one image
+    num_classes: int
+    loss: Loss
+    generator_optimizer: Adam
+    discriminator_optimizer: Adam
+    lipschitz: str = "none"  # none, clip, penalty, spectral
+    clip: float = 0.01  # clip: bound of the critic's weights
+    penalty: float = 10.0  # penalty: weight of the gradient penalty
+    real_target: float = 1.0
+    ema: float = 0.0  # decay of the generator's moving average; 0 = none
+    # Templates: they give the structure; the weights are always arguments.
+    generator: nn.Module = field(init=False, repr=False)
+    discriminator: nn.Module = field(init=False, repr=False)
+    sampler: nn.Module = field(init=False, repr=False)  # the generator in evaluation mode
+
+    def __post_init__(self):
+        generator, discriminator = self._build(0)
+        object.__setattr__(self, "generator", generator)
+        object.__setattr__(self, "discriminator", discriminator)
+        object.__setattr__(self, "sampler", self._build(0)[0].eval())
+
+    def _build(self, key: int) -> tuple[nn.Module, nn.Module]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(key)
+            generator = self.networks.generator(self.shape, self.num_classes)
+            discriminator = self.networks.discriminator(self.shape, self.num_classes)
+            if self.lipschitz == "spectral":
+                discriminator = SpectralNorm(discriminator)
+        return generator, discriminator
+
+    def init(self, key: int) -> Pair:
+        """A new pair whose weights are a function of the key."""
+        generator, discriminator = self._build(key)
+        player = recruit(generator, self.generator_optimizer)
+        average = start_average(player) if self.ema else {}
+        return Pair(player, recruit(discriminator, self.discriminator_optimizer), average)
+
+    def step(
+        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, key: Tensor
+    ) -> tuple[Pair, dict[str, Tensor]]:
+        """K updates of the discriminator, then one of the generator; real, labels and noise have a leading axis K.
+
+        The generator answers for the last batch of fakes that the discriminator has seen, as in the papers' step of
+        two minibatches, so that one pass through it serves both updates.
+        """
+        generator, discriminator, average = pair
+        losses = []
+        for k in range(real.shape[0]):
+            fakes, buffers, pull = self.imagine(generator, noise[k], labels[k])
+            generator = generator._replace(buffers=buffers)
+            discriminator, loss = self.discriminate(discriminator, real[k], fakes, labels[k], key + k)
+            losses.append(loss)
+        discriminator, feedback, generator_loss = self.judge(discriminator, fakes, labels[-1])
+        generator = self.descend(generator, pull(feedback))
+        if self.ema:
+            average = blend(average, generator, self.ema)
+        metrics = {"discriminator_loss": torch.stack(losses).mean(), "generator_loss": generator_loss}
+        return Pair(generator, discriminator, average), metrics
+
+    def imagine(
+        self, generator: Player, noise: Tensor, labels: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor], Callable[[Tensor], Slopes]]:
+        """Fakes, the generator's buffers afterwards, and the way back from slopes at the fakes to its parameters."""
+        return calculus.vjp(
+            lambda params: apply(self.generator, params, generator.buffers, noise, labels), generator.params
+        )
+
+    def discriminate(
+        self, discriminator: Player, real: Tensor, fakes: Tensor, labels: Tensor, key: Tensor
+    ) -> tuple[Player, Tensor]:
+        """One update of the discriminator, and the loss before it."""
+
+        def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            on_real, buffers = apply(self.discriminator, params, discriminator.buffers, real, labels)
+            on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, labels)
+            value = self.loss.discriminator(on_real, on_fakes, self.real_target)
+            if self.lipschitz == "penalty":
+                slopes = self._slopes_between(params, buffers, real, fakes, labels, key)
+                value = value + self.penalty * gradient_penalty(slopes)
+            return value, buffers
+
+        value, buffers, slopes = calculus.value_and_grad(loss, discriminator.params)
+        params, moments = self.discriminator_optimizer.step(discriminator.params, slopes, discriminator.moments)
+        if self.lipschitz == "clip":
+            params = clip(params, self.clip)
+        return Player(params, buffers, moments), value
+
+    def _slopes_between(self, params, buffers, real, fakes, labels, key) -> Tensor:
+        """The critic's slopes at random points on the lines from real to fake images."""
+        place = seeds.uniform(seeds.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
+        between = real + place * (fakes - real)
+        return calculus.slope(
+            lambda images: apply(self.discriminator, params, buffers, images, labels)[0].sum(), between
+        )
+
+    def judge(self, discriminator: Player, fakes: Tensor, labels: Tensor) -> tuple[Player, Tensor, Tensor]:
+        """The slope of the generator's loss at every fake, and that loss; only the discriminator's buffers move."""
+
+        def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            outputs, buffers = apply(self.discriminator, discriminator.params, discriminator.buffers, images, labels)
+            return self.loss.generator(outputs), buffers
+
+        value, buffers, feedback = calculus.value_and_grad(loss, fakes)
+        return discriminator._replace(buffers=buffers), feedback, value
+
+    def descend(self, generator: Player, slopes: Slopes) -> Player:
+        """One update of the generator."""
+        params, moments = self.generator_optimizer.step(generator.params, slopes, generator.moments)
+        return generator._replace(params=params, moments=moments)
+
+    def generate(self, pair: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        """Images as a user sees them: from the averaged weights if there are any, with the running statistics."""
+        params = {name: pair.average.get(name, param) for name, param in pair.generator.params.items()}
+        buffers = {name: pair.average.get(name, buffer) for name, buffer in pair.generator.buffers.items()}
+        with torch.no_grad():
+            return apply(self.sampler, params, buffers, noise, labels)[0]

@@ -1,0 +1,35 @@
+"""What every family of networks offers: a generator and a discriminator for data of a given shape."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import nn
+
+from remuda.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Networks(ABC):
+    """The settings of a family; the ``networks`` section of a configuration.
+
+    A generator maps (noise (b, latent), labels (b,)) to images (b, *shape) in [-1, 1]; a discriminator maps (images,
+    labels) to one real number an image, (b,): the logit of "real", or the value of the critic. The sigmoid of the
+    papers' tables is inside the losses, where it is numerically safe. Unconditional networks ignore the labels.
+    """
+
+    latent: int = 100  # length of the noise vector, >= 1
+    conditional: bool = False  # whether the label, one-hot, joins the noise
+
+    def __post_init__(self):
+        if self.latent < 1:
+            raise UserError(f"networks.latent must be at least 1, not {self.latent}")
+
+    @abstractmethod
+    def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module: ...
+
+    @abstractmethod
+    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module: ...
+
+
+def count_parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,135 @@
+"""DC-GAN and DC-CGAN of Lupo Pasini et al. 2021 (tables 1 to 4), and the W-CGAN pair of their follow-up (tables I, II).
+
+Sizes follow from the data: the generator starts from a quarter of the resolution, the discriminator halves four times.
+At 32x32 the generator's input layer has the tables' 8192 outputs; the tables' 2048 features into the discriminator's
+last layer belong to 64x64 images, at 32x32 it is 512. See docs/networks.md for this and the papers' other puzzles.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from remuda.errors import UserError
+from remuda.networks.base import Networks
+from remuda.networks.layers import BatchNorm2d, Dropout, Upsample, one_hot
+
+SLOPE = 0.2  # of every LeakyReLU in the tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class DCGAN(Networks):
+    """Up-sampling convolutions against strided ones."""
+
+    width: int = 128  # channels at the generator's start and the discriminator's end, a multiple of 8
+    epsilon: float = 0.8  # of all BatchNorms but the first; 0.8 is what the tables print
+    dropout: float = 0.25  # after every convolution of the discriminator, a multiple of 1/256
+    input_activation: Literal["relu", "leaky-relu"] = "relu"  # after the generator's input layer
+    judge_label: bool = True  # conditional only: the discriminator sees the label too; table 4 has no place for it
+    weights: Literal["torch", "normal"] = (
+        "torch"  # initial weights: PyTorch's own, or N(0, 0.02) as Radford et al. have it
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.width < 8 or self.width % 8:
+            raise UserError(f"networks.width must be a multiple of 8, not {self.width}")
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"networks.dropout must be in [0, 1), not {self.dropout}")
+        if self.epsilon <= 0:
+            raise UserError(f"networks.epsilon must be above 0, not {self.epsilon}")
+
+    def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        channels, size = _square(shape)
+        module = Generator(self, channels, size, num_classes if self.conditional else 0)
+        return self._initialised(module)
+
+    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        channels, size = _square(shape)
+        module = Discriminator(self, channels, size, num_classes if self.conditional and self.judge_label else 0)
+        return self._initialised(module)
+
+    def _initialised(self, module: nn.Module) -> nn.Module:
+        if self.weights == "normal":
+            module.apply(_draw_normal)
+        return module
+
+
+@dataclass(frozen=True, kw_only=True)
+class WCGAN(DCGAN):
+    """The Wasserstein pair: LeakyReLU after the input layer, and a critic whose output is used as it is."""
+
+    input_activation: Literal["relu", "leaky-relu"] = "leaky-relu"
+
+
+class Generator(nn.Module):
+    def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
+        super().__init__()
+        self.num_labels = num_labels
+        start, width = size // 4, net.width
+        self.input = nn.Linear(net.latent + num_labels, width * start * start)
+        self.activation = nn.ReLU() if net.input_activation == "relu" else nn.LeakyReLU(SLOPE)
+        self.unflatten = nn.Unflatten(1, (width, start, start))
+        self.body = nn.Sequential(
+            BatchNorm2d(width, eps=1e-5),
+            Upsample(),
+            nn.Conv2d(width, width, 3, 1, 1),
+            BatchNorm2d(width, net.epsilon),
+            nn.LeakyReLU(SLOPE),
+            Upsample(),
+            nn.Conv2d(width, width // 2, 3, 1, 1),
+            BatchNorm2d(width // 2, net.epsilon),
+            nn.LeakyReLU(SLOPE),
+            nn.Conv2d(width // 2, channels, 3, 1, 1),
+            nn.Tanh(),
+        )
+
+    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
+        if self.num_labels:
+            noise = torch.cat([noise, one_hot(labels, self.num_labels)], 1)
+        return self.body(self.unflatten(self.activation(self.input(noise))))
+
+
+class Discriminator(nn.Module):
+    def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
+        super().__init__()
+        self.num_labels = num_labels
+        widths = [channels + num_labels, net.width // 8, net.width // 4, net.width // 2, net.width]
+        layers: list[nn.Module] = []
+        for i in range(4):
+            layers += [
+                nn.Conv2d(widths[i], widths[i + 1], 3, 2, 1),
+                nn.LeakyReLU(SLOPE),
+                Dropout(net.dropout),
+            ]
+            if i > 0:
+                layers.append(BatchNorm2d(widths[i + 1], net.epsilon))
+            size = (size + 1) // 2
+        self.body = nn.Sequential(*layers, nn.Flatten())
+        self.output = nn.Linear(net.width * size * size, 1)
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        if self.num_labels:  # one plane a class, all ones for the image's own
+            planes = one_hot(labels, self.num_labels)[:, :, None, None]
+            images = torch.cat([images, planes.expand(-1, -1, *images.shape[2:])], 1)
+        return self.output(self.body(images))[:, 0]
+
+
+def _square(shape: tuple[int, ...]) -> tuple[int, int]:
+    channels, height, width = shape
+    if height != width or height % 4 or height < 8:
+        raise UserError(
+            f"a convolutional pair needs square images with a side of 8, 12, 16, ... pixels, not {height}x{width}: "
+            "set data.size, or networks.name=mlp"
+        )
+    return channels, height
+
+
+def _draw_normal(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        nn.init.normal_(module.weight, 0.0, 0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, BatchNorm2d):
+        nn.init.normal_(module.weight, 1.0, 0.02)

@@ -1,0 +1,74 @@
+"""The multi-layer perceptrons of the cellular papers: 64-256-256-784 with tanh out, and the mirror image."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from remuda.errors import UserError
+from remuda.networks.base import Networks
+from remuda.networks.layers import one_hot
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "leaky-relu": lambda: nn.LeakyReLU(0.2),
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP(Networks):
+    """Fully connected layers; for images of any shape and for points."""
+
+    latent: int = 64
+    hidden: int = 256  # neurons in a hidden layer, >= 1
+    num_hidden: int = 2  # hidden layers, >= 1
+    activation: Literal["leaky-relu", "tanh", "relu"] = "leaky-relu"  # of the hidden layers
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.hidden < 1 or self.num_hidden < 1:
+            raise UserError("networks.hidden and networks.num_hidden must be at least 1")
+
+    def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        num_labels = num_classes if self.conditional else 0
+        layers = self._layers(self.latent + num_labels, math.prod(shape))
+        return Generator(nn.Sequential(*layers, nn.Tanh()), shape, num_labels)
+
+    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        num_labels = num_classes if self.conditional else 0
+        return Discriminator(nn.Sequential(*self._layers(math.prod(shape) + num_labels, 1)), num_labels)
+
+    def _layers(self, num_in: int, num_out: int) -> list[nn.Module]:
+        widths = [num_in] + [self.hidden] * self.num_hidden
+        layers: list[nn.Module] = []
+        for before, after in itertools.pairwise(widths):
+            layers += [nn.Linear(before, after), ACTIVATIONS[self.activation]()]
+        return [*layers, nn.Linear(self.hidden, num_out)]
+
+
+class Generator(nn.Module):
+    def __init__(self, layers: nn.Sequential, shape: tuple[int, ...], num_labels: int):
+        super().__init__()
+        self.layers, self.shape, self.num_labels = layers, shape, num_labels
+
+    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
+        if self.num_labels:
+            noise = torch.cat([noise, one_hot(labels, self.num_labels)], 1)
+        return self.layers(noise).unflatten(1, self.shape)
+
+
+class Discriminator(nn.Module):
+    def __init__(self, layers: nn.Sequential, num_labels: int):
+        super().__init__()
+        self.layers, self.num_labels = layers, num_labels
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        x = images.flatten(1)
+        if self.num_labels:
+            x = torch.cat([x, one_hot(labels, self.num_labels)], 1)
+        return self.layers(x)[:, 0]

@@ -1,0 +1,36 @@
+"""A pair of networks as a table: layers, output shapes, parameters."""
+
+import torch
+from rich.table import Table
+from torch import nn
+
+from remuda.networks.base import Networks, count_parameters
+
+
+def tables(networks: Networks, shape: tuple[int, ...], num_classes: int) -> list[Table]:
+    """One table for the generator, one for the discriminator."""
+    with torch.random.fork_rng(devices=[]):
+        generator = networks.generator(shape, num_classes)
+        discriminator = networks.discriminator(shape, num_classes)
+    labels = torch.zeros(2, dtype=torch.int64)
+    return [
+        _table("generator", generator, torch.zeros(2, networks.latent), labels),
+        _table("discriminator", discriminator, torch.zeros(2, *shape), labels),
+    ]
+
+
+def _table(title: str, network: nn.Module, *inputs: torch.Tensor) -> Table:
+    table = Table("layer", "output", title=f"{title}: {count_parameters(network):,} parameters", title_justify="left")
+    table.add_column("parameters", justify="right")
+
+    def report(module: nn.Module, _: object, output: torch.Tensor) -> None:
+        text = repr(module) if len(repr(module)) < 60 else type(module).__name__
+        table.add_row(text, " x ".join(map(str, output.shape[1:])), f"{count_parameters(module):,}")
+
+    leaves = [module for module in network.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(report) for module in leaves]
+    with torch.no_grad():
+        network(*inputs)
+    for hook in hooks:
+        hook.remove()
+    return table

@@ -1,0 +1,37 @@
+import torch
+from torch import nn
+
+from remuda.gan.lipschitz import SpectralNorm, clip
+from remuda.gan.players import apply, tensors_of
+
+
+def test_clip_by_hand():
+    assert clip({"w": torch.tensor([-3.0, 0.005, 0.02])}, 0.01)["w"].tolist() == [
+        torch.tensor(-0.01).item(),
+        torch.tensor(0.005).item(),
+        torch.tensor(0.01).item(),
+    ]
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(2, 4, 3), nn.Linear(4, 1)
+
+    def forward(self, images, labels):
+        return self.out(self.conv(images).mean((2, 3)))[:, 0]
+
+
+def test_spectral_norm_divides_by_the_largest_singular_value():
+    torch.manual_seed(0)
+    network = Two()
+    wrapped = SpectralNorm(network)
+    params, buffers = tensors_of(wrapped)
+    images, labels = torch.randn(3, 2, 5, 5), torch.zeros(3, dtype=torch.int64)
+    for _ in range(200):  # power iterations, one a call
+        output, buffers = apply(wrapped, params, buffers, images, labels)
+    with torch.no_grad():
+        for module in (network.conv, network.out):
+            module.weight /= torch.linalg.matrix_norm(module.weight.flatten(1), 2)
+        expected = network(images, labels)
+    assert torch.allclose(output, expected, atol=1e-5)

@@ -1,0 +1,68 @@
+"""Losses on numbers worked out by hand."""
+
+import math
+
+import pytest
+import torch
+
+from remuda.gan.losses import LOSSES, gradient_penalty
+
+LOG3 = math.log(3.0)  # sigmoid(log 3) = 3/4
+REAL, FAKE = torch.tensor([LOG3, 0.0]), torch.tensor([-LOG3, LOG3])  # D = 3/4, 1/2 and 1/4, 3/4
+
+
+def value(name, player, *arguments):
+    return getattr(LOSSES[name], player)(*arguments).item()
+
+
+def test_cross_entropy_is_equation_3():
+    expected = -0.5 * (math.log(0.75) + math.log(0.5)) / 2 - 0.5 * (math.log(0.75) + math.log(0.25)) / 2
+    assert value("non-saturating", "discriminator", REAL, FAKE, 1.0) == pytest.approx(expected)
+    assert value("minimax", "discriminator", REAL, FAKE, 1.0) == pytest.approx(expected)
+
+
+def test_non_saturating_is_equation_4_negated():
+    assert value("non-saturating", "generator", FAKE) == pytest.approx(-0.5 * (math.log(0.25) + math.log(0.75)) / 2)
+
+
+def test_minimax_generator_minimises_log_of_one_minus_d():
+    assert value("minimax", "generator", FAKE) == pytest.approx(0.5 * (math.log(0.75) + math.log(0.25)) / 2)
+
+
+def test_smoothing_mixes_both_targets_on_real_images():
+    on_real = -(0.9 * math.log(0.75) + 0.1 * math.log(0.25) + 0.9 * math.log(0.5) + 0.1 * math.log(0.5)) / 2
+    on_fake = -(math.log(0.75) + math.log(0.25)) / 2
+    assert value("non-saturating", "discriminator", REAL, FAKE, 0.9) == pytest.approx(0.5 * on_real + 0.5 * on_fake)
+
+
+def test_the_others_by_hand():
+    real, fake = torch.tensor([2.0, 0.0]), torch.tensor([-3.0, 0.5])
+    assert value("least-squares", "discriminator", real, fake, 1.0) == pytest.approx(0.5 * 1.0 + 0.5 * 9.25 / 2)
+    assert value("least-squares", "discriminator", real, fake, 0.5) == pytest.approx(0.5 * 1.25 + 0.5 * 9.25 / 2)
+    assert value("least-squares", "generator", fake) == pytest.approx(0.5 * (16 + 0.25) / 2)
+    assert value("wasserstein", "discriminator", real, fake, 1.0) == pytest.approx(-1.25 - 1.0)
+    assert value("wasserstein", "generator", fake) == pytest.approx(1.25)
+    assert value("hinge", "discriminator", real, fake, 1.0) == pytest.approx(0.5 + 0.75)
+    assert value("hinge", "generator", fake) == pytest.approx(1.25)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_far_outputs_stay_finite(name):
+    far = torch.tensor([1e4, -1e4])
+    assert math.isfinite(value(name, "discriminator", far, far, 1.0))
+    assert math.isfinite(value(name, "generator", far))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_players_pull_in_opposite_directions(name):
+    fake = torch.zeros(3, requires_grad=True)
+    (by_generator,) = torch.autograd.grad(LOSSES[name].generator(fake), fake)
+    (by_discriminator,) = torch.autograd.grad(LOSSES[name].discriminator(torch.zeros(3), fake + 0.1, 1.0), fake)
+    assert (by_generator < 0).all() and (by_discriminator > 0).all()
+
+
+def test_gradient_penalty_by_hand():
+    slopes = torch.tensor([[[[3.0, 4.0]]], [[[0.0, 1.0]]]])  # norms 5 and 1
+    assert gradient_penalty(slopes).item() == pytest.approx((16 + 0) / 2)
+    zero = torch.zeros(1, 1, 1, 2, requires_grad=True)
+    assert torch.autograd.grad(gradient_penalty(zero), zero)[0].isfinite().all()

@@ -1,0 +1,43 @@
+import pytest
+import torch
+
+from remuda.gan.optimizers import Adam
+
+ADAM = Adam(0.1, 0.5, 0.9)
+
+
+def test_first_steps_by_hand():
+    """The bias correction makes the first step lr * sign(slope)."""
+    params = {"w": torch.tensor([1.0, -2.0])}
+    slopes = {"w": torch.tensor([0.3, -5.0])}
+    after, moments = ADAM.step(params, slopes, ADAM.init(params))
+    assert torch.allclose(after["w"], torch.tensor([0.9, -1.9]))
+    assert torch.allclose(moments.first["w"], 0.5 * slopes["w"])
+    assert torch.allclose(moments.second["w"], 0.1 * slopes["w"] ** 2)
+    assert moments.steps == 1
+
+
+@pytest.mark.parametrize("path", ["_formulas", "_fused"])
+def test_both_paths_equal_torch(path):
+    torch.manual_seed(0)
+    params = {"w": torch.randn(4, 3, 2, 2), "b": torch.randn(5), "s": torch.randn(())}
+    theirs = {name: param.clone().requires_grad_() for name, param in params.items()}
+    optimizer = torch.optim.Adam(theirs.values(), 0.1, (0.5, 0.9))
+    moments = ADAM.init(params)
+    for _ in range(5):
+        # transposed memory, as the slopes of some layers are
+        slopes = {name: torch.randn(param.shape) for name, param in params.items()}
+        slopes["w"] = torch.randn(2, 2, 3, 4).permute(3, 2, 1, 0)
+        for name, param in theirs.items():
+            param.grad = slopes[name].clone()
+        optimizer.step()
+        params, moments = getattr(ADAM, path)(params, slopes, moments)
+    for name in params:
+        assert torch.allclose(params[name], theirs[name], atol=1e-6), name
+
+
+def test_arguments_are_left_alone():
+    params = {"w": torch.ones(3)}
+    moments = ADAM.init(params)
+    ADAM.step(params, {"w": torch.ones(3)}, moments)
+    assert params["w"].tolist() == [1, 1, 1] and moments.steps == 0 and moments.first["w"].sum() == 0

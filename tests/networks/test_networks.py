@@ -1,0 +1,95 @@
+"""The papers' tables, in numbers of parameters."""
+
+import io
+
+import pytest
+import torch
+from rich.console import Console
+
+from remuda.errors import UserError
+from remuda.networks import DCGAN, MLP, NETWORKS, WCGAN, count_parameters
+from remuda.networks.layers import Dropout
+from remuda.networks.summary import tables
+
+CIFAR, MNIST, LABELS = (3, 32, 32), (1, 28, 28), torch.tensor([0, 9])
+
+
+def counts(networks, shape, num_classes=10):
+    return (
+        count_parameters(networks.generator(shape, num_classes)),
+        count_parameters(networks.discriminator(shape, num_classes)),
+    )
+
+
+def test_dcgan_tables_1_and_2():
+    generator = (100 + 1) * 8192 + 256 + (9 * 128 + 1) * 128 + 256 + (9 * 128 + 1) * 64 + 128 + (9 * 64 + 1) * 3
+    body = (9 * 3 + 1) * 16 + (9 * 16 + 1) * 32 + 64 + (9 * 32 + 1) * 64 + 128 + (9 * 64 + 1) * 128 + 256
+    assert counts(DCGAN(), CIFAR) == (generator, body + 512 + 1) == (1_051_139, 98_401)
+    assert counts(DCGAN(), (3, 64, 64))[1] == body + 2048 + 1, "table 2's 2,048 features belong to 64x64"
+
+
+def test_dc_cgan_tables_3_and_4():
+    """110 inputs; to the letter of table 4 the discriminator does not see the label, by our default it does."""
+    assert counts(DCGAN(conditional=True, judge_label=False), CIFAR) == (1_051_139 + 10 * 8192, 98_401)
+    assert counts(DCGAN(conditional=True), CIFAR)[1] == 98_401 + 10 * 9 * 16
+    assert DCGAN(conditional=True).generator(CIFAR, 10).input.in_features == 110
+
+
+def test_w_cgan_has_the_same_sizes_and_a_leaky_input():
+    assert counts(WCGAN(), CIFAR) == counts(DCGAN(), CIFAR)
+    assert isinstance(WCGAN().generator(CIFAR, 10).activation, torch.nn.LeakyReLU)
+    assert isinstance(DCGAN().generator(CIFAR, 10).activation, torch.nn.ReLU)
+
+
+def test_epsilons_are_the_tables():
+    norms = [m for m in DCGAN().generator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert [norm.eps for norm in norms] == [1e-5, 0.8, 0.8] and {norm.momentum for norm in norms} == {0.1}
+    norms = [m for m in DCGAN().discriminator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert [norm.eps for norm in norms] == [0.8, 0.8, 0.8]
+
+
+def test_cellular_mlp():
+    assert counts(MLP(), MNIST) == (283_920, 267_009)
+    assert any(isinstance(m, torch.nn.Tanh) for m in MLP(activation="tanh").discriminator(MNIST, 10).modules())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("conditional", [False, True])
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (2, 12, 12)])
+def test_every_family_fits_every_shape(name, conditional, shape):
+    networks = NETWORKS[name](conditional=conditional)
+    images = networks.generator(shape, 10)(torch.randn(2, networks.latent), LABELS)
+    assert images.shape == (2, *shape) and images.abs().max() <= 1
+    assert networks.discriminator(shape, 10)(images, LABELS).shape == (2,)
+
+
+@pytest.mark.parametrize("shape", [(1, 30, 30), (1, 8, 16), (2, 1, 1), (1, 4, 4)])
+def test_convolutions_refuse_other_shapes(shape):
+    with pytest.raises(UserError, match=r"data\.size"):
+        DCGAN().generator(shape, 10)
+
+
+def test_labels_matter_only_to_conditional_networks():
+    for networks in (MLP(), MLP(conditional=True), DCGAN(), DCGAN(conditional=True)):
+        generator = networks.generator((1, 8, 8), 10).eval()
+        noise = torch.randn(2, networks.latent)
+        same = torch.equal(generator(noise, LABELS), generator(noise, LABELS.flip(0)))
+        assert same != networks.conditional
+
+
+def test_dropout_drops_its_share_and_advances():
+    torch.manual_seed(0)
+    dropout = Dropout(0.25)
+    first, second = dropout(torch.ones(100_000)), dropout(torch.ones(100_000))
+    assert first.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert (first == 0).float().mean() == pytest.approx(0.25, abs=0.01)
+    assert not torch.equal(first, second)
+    assert torch.equal(dropout.eval()(first), first)
+
+
+def test_summary_names_every_layer_and_the_totals():
+    console = Console(width=120, record=True, file=io.StringIO())
+    for table in tables(DCGAN(), CIFAR, 10):
+        console.print(table)
+    text = console.export_text()
+    assert "1,051,139 parameters" in text and "98,401 parameters" in text and "128 x 16 x 16" in text
