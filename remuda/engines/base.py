@@ -1,0 +1,76 @@
+"""What an engine offers: five verbs over rows, and the steps that ``map`` may unroll, compile or replay."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda import trees
+from remuda.trees import Tree
+
+
+class Engine(ABC):
+    """Where the axis of members lives, and how rows travel along it.
+
+    *Rows* are trees whose leaves carry one leading row per member hosted here. Verbs return new rows and leave their
+    arguments as they are.
+    """
+
+    size: int  # members in the whole population
+    members: Sequence[int]  # ids of those hosted here, in the order of the rows
+    device: torch.device
+
+    @abstractmethod
+    def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
+        """Run fn on every member hosted here."""
+
+    @abstractmethod
+    def take(self, rows: Tree, source: Tensor) -> Tree:
+        """Member i receives row source[i], or with a source of shape (size, K) the K rows source[i]."""
+
+    @abstractmethod
+    def mean(self, rows: Tree, weights: Tensor) -> Tree:
+        """Every member receives the weighted mean of the floating-point leaves; the others stay its own.
+
+        Weights has shape (size,) and any positive sum. Counters and random streams are not numbers to average.
+        """
+
+    @abstractmethod
+    def scatter(self, fn: Callable[..., Tree], *server: Any) -> Tree:
+        """Run fn at the server; row i of its result goes to member i."""
+
+    @abstractmethod
+    def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
+        """All rows, in the order of the members, reach the server, whose state becomes fn(server, *rows)."""
+
+    def create(self, fn: Callable[[int], Tree]) -> Tree:
+        """Rows made by fn(member) for each member hosted here."""
+        return trees.to(trees.stack([fn(member) for member in self.members]), self.device)
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A member function made of equal steps: ``carry, out = step(carry, *inputs[s])`` for s = 0, 1, ...
+
+    Calling it runs the steps one after the other and stacks what they put out. Engines may look inside, to stack,
+    compile or replay the single step.
+    """
+
+    step: Callable[..., tuple[Tree, Tree]]
+
+    def __call__(self, carry: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+        num_steps = trees.leaves(inputs)[0].shape[0]
+        outs = []
+        for s in range(num_steps):
+            carry, out = self.step(carry, *trees.row(inputs, s))
+            outs.append(out)
+        return carry, trees.stack(outs)

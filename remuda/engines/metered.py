@@ -1,0 +1,73 @@
+"""An engine that counts the bytes which another one moves, whoever moves them."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from remuda import trees
+from remuda.engines.base import Engine
+from remuda.trees import Tree
+
+
+class Metered(Engine):
+    """Wraps an engine; ``bytes[verb, direction]`` is what the whole population has sent since ``reset``.
+
+    Directions: "across" from member to member, "up" from members to the server, "down" from the server to members.
+    What a member keeps for itself is not counted. The count is the algorithm's, the same wherever members live.
+    """
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.bytes: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return self.engine.size
+
+    @property
+    def members(self):  # type: ignore[override]
+        return self.engine.members
+
+    @property
+    def device(self):  # type: ignore[override]
+        return self.engine.device
+
+    def reset(self) -> None:
+        self.bytes.clear()
+
+    def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
+        return self.engine.map(fn, *rows)
+
+    def take(self, rows: Tree, source: Tensor) -> Tree:
+        table = source.reshape(self.size, -1)
+        foreign = sum(int(j) != i for i, wanted in enumerate(table) for j in wanted)
+        self.bytes["take", "across"] += foreign * self._row_bytes(rows)
+        return self.engine.take(rows, source)
+
+    def mean(self, rows: Tree, weights: Tensor) -> Tree:
+        floating = [leaf for leaf in trees.leaves(rows) if leaf.is_floating_point()]
+        sent = self.size * self._row_bytes(tuple(floating))
+        self.bytes["mean", "up"] += sent
+        self.bytes["mean", "down"] += sent
+        return self.engine.mean(rows, weights)
+
+    def scatter(self, fn: Callable[..., Tree], *server: Any) -> Tree:
+        rows = self.engine.scatter(fn, *server)
+        self.bytes["scatter", "down"] += self.size * self._row_bytes(rows)
+        return rows
+
+    def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
+        self.bytes["gather", "up"] += self.size * self._row_bytes(rows)
+        return self.engine.gather(fn, server, *rows)
+
+    def _row_bytes(self, rows: Tree) -> int:
+        return trees.num_bytes(rows) // max(1, len(self.members))
+
+    def __enter__(self) -> "Metered":
+        self.engine.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.engine.__exit__(*exception)

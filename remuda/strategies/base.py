@@ -1,0 +1,142 @@
+"""What a strategy is: the settings of one paper's method, and pure functions from a round's state to the next."""
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from remuda import seeds
+from remuda.data.batches import Batch
+from remuda.data.images import to_unit
+from remuda.engines.base import Engine, Scan
+from remuda.errors import UserError
+from remuda.gan import GAN, LOSSES, Adam, Pair
+from remuda.networks import Networks
+from remuda.trees import Tree
+
+Metrics = dict[str, Tensor]  # each (members hosted here,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy(ABC):
+    """Settings are fields, the ``strategy`` section of a configuration; these are common to all strategies.
+
+    ``bind`` gives a strategy its networks and seed. After that ``init`` and ``round`` are all a loop needs; a strategy
+    keeps nothing between rounds. Rounds count from 1.
+    """
+
+    batch_size: int = 64  # images a member sees in one update, >= 1
+    steps_per_round: int = 0  # generator updates in a round; 0 = one pass over the average share of the data
+    discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
+    loss: Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"] = "non-saturating"
+    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"  # auto: clip if wasserstein, or none
+    clip: float = 0.01  # clip: bound of the critic's weights, > 0
+    penalty: float = 10.0  # penalty: weight of the gradient penalty, > 0
+    label_smoothing: float = 0.0  # real images count as 1 minus this, 0 <= s < 1
+    generator_lr: float = 2e-4  # Adam, > 0
+    discriminator_lr: float = 2e-4
+    generator_betas: tuple[float, float] = (0.5, 0.999)
+    discriminator_betas: tuple[float, float] = (0.5, 0.999)
+    ema: float = 0.0  # decay of the moving average of the generator that is sampled; 0 = sample the generator itself
+
+    gan: GAN = field(init=False, repr=False, compare=False)  # given by bind
+    seed: int = field(init=False, repr=False, compare=False)
+
+    partitions: ClassVar[tuple[str, ...]]  # ways to divide the data that make sense; data.partition = "auto": the first
+
+    def __post_init__(self):
+        for name in ("batch_size", "discriminator_steps"):
+            if getattr(self, name) < 1:
+                raise UserError(f"strategy.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("clip", "penalty", "generator_lr", "discriminator_lr"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"strategy.{name} must be above 0, not {getattr(self, name)}")
+        for name in ("label_smoothing", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"strategy.{name} must be in [0, 1), not {getattr(self, name)}")
+        for name in ("generator_betas", "discriminator_betas"):
+            if not all(0 <= beta < 1 for beta in getattr(self, name)):
+                raise UserError(f"strategy.{name} must be two numbers in [0, 1), not {list(getattr(self, name))}")
+        if self.steps_per_round < 0:
+            raise UserError(f"strategy.steps_per_round must be at least 0, not {self.steps_per_round}")
+        loss = LOSSES[self.loss]
+        if self.label_smoothing and not loss.has_targets:
+            raise UserError(f"strategy.label_smoothing has no meaning for the {self.loss} loss: leave it at 0")
+        if self.lipschitz == "none" and loss.needs_lipschitz:
+            raise UserError(
+                f"the {self.loss} loss needs a Lipschitz critic: set strategy.lipschitz to clip, penalty or spectral"
+            )
+
+    def bind(self, networks: Networks, shape: tuple[int, ...], num_classes: int, seed: int) -> Self:
+        """This strategy with networks for images of that shape, all its draws made from that seed."""
+        lipschitz = self.lipschitz
+        if lipschitz == "auto":
+            lipschitz = "clip" if LOSSES[self.loss].needs_lipschitz else "none"
+        generator_betas, discriminator_betas = self.generator_betas, self.discriminator_betas
+        gan = GAN(
+            networks=networks,
+            shape=shape,
+            num_classes=num_classes,
+            loss=LOSSES[self.loss],
+            generator_optimizer=Adam(self.generator_lr, *generator_betas),
+            discriminator_optimizer=Adam(self.discriminator_lr, *discriminator_betas),
+            lipschitz=lipschitz,
+            clip=self.clip,
+            penalty=self.penalty,
+            real_target=1.0 - self.label_smoothing,
+            ema=self.ema,
+        )
+        bound = copy.copy(self)
+        object.__setattr__(bound, "gan", gan)
+        object.__setattr__(bound, "seed", seed)
+        return bound
+
+    @abstractmethod
+    def num_members(self, requested: int, num_classes: int) -> int:
+        """The size of the population, or a UserError where the request cannot be met; requested 0 = the natural one."""
+
+    @abstractmethod
+    def num_labels(self, num_members: int, num_classes: int) -> int:
+        """How many labels the trained model can be asked for; 0 where it does not know labels."""
+
+    def batches_per_round(self, images_per_member: float) -> int:
+        """Batches of real data that a member uses in a round."""
+        steps = self.steps_per_round
+        if steps == 0:
+            steps = -(-images_per_member // (self.batch_size * self.discriminator_steps))
+        return int(steps) * self.discriminator_steps
+
+    @abstractmethod
+    def init(self, engine: Engine) -> Any:
+        """The state before the first round."""
+
+    @abstractmethod
+    def round(self, engine: Engine, state: Any, real: Batch, t: int) -> tuple[Any, Metrics]:
+        """The state after round t, and per member what to report of it."""
+
+    @abstractmethod
+    def generate(self, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
+        """Images (n, C, H, W) in [-1, 1] from the whole model; state holds all members."""
+
+    # What strategies of pairs share.
+
+    def new_pairs(self, engine: Engine) -> Tree:
+        return engine.create(lambda member: self.gan.init(seeds.key(self.seed, "init", member)))
+
+    def train_pairs(self, engine: Engine, pairs: Tree, real: Batch, t: int) -> tuple[Tree, Metrics]:
+        """Every member trains its own pair on its own batches."""
+        steps = real.labels.shape[1] // self.discriminator_steps
+        images, labels = (leaf.unflatten(1, (steps, self.discriminator_steps)) for leaf in real)
+        keys = seeds.keys(self.seed, "steps", engine.members, t, device=engine.device)
+        noise = engine.map(lambda key: seeds.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys)
+        step_keys = seeds.fold(keys[:, None], torch.arange(steps, device=engine.device))
+        pairs, losses = engine.map(Scan(self.train_pair), pairs, images, labels, noise, step_keys)
+        return pairs, {name: values.mean(1) for name, values in losses.items()}
+
+    def train_pair(
+        self, pair: Pair, images: Tensor, labels: Tensor, noise: Tensor, key: Tensor
+    ) -> tuple[Pair, Metrics]:
+        return self.gan.step(pair, to_unit(images), labels, noise, key)

@@ -1,0 +1,53 @@
+"""Class-parallel: one pair per label, trained independently.
+
+M. Lupo Pasini, V. Gabbi, J. Yin, S. Perotto, N. Laanait, "Scalable balanced training of conditional generative
+adversarial neural networks on image data", 2021 (DC-CGAN), and M. Lupo Pasini, J. Yin, "Stable parallel training of
+Wasserstein conditional generative adversarial neural networks" (W-CGAN).
+
+    images of label 0 -> [G0, D0]
+    images of label 1 -> [G1, D1]                               no messages
+    ...
+    sample: draw label y from p(y), then call G_y               equation 5 of the first paper, 8 of the second
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from remuda import trees
+from remuda.data.batches import Batch
+from remuda.engines.base import Engine
+from remuda.errors import UserError
+from remuda.gan import Pair
+from remuda.strategies.base import Metrics, Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassParallel(Strategy):
+    partitions: ClassVar[tuple[str, ...]] = ("class",)
+
+    def num_members(self, requested: int, num_classes: int) -> int:
+        if requested > num_classes:
+            raise UserError(
+                f"class-parallel trains one member per class: run.members={requested} is more than the data's "
+                f"{num_classes} classes"
+            )
+        return requested or num_classes
+
+    def num_labels(self, num_members: int, num_classes: int) -> int:
+        return num_members
+
+    def init(self, engine: Engine) -> Pair:
+        return self.new_pairs(engine)
+
+    def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
+        return self.train_pairs(engine, state, real, t)
+
+    def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        images = noise.new_empty(len(noise), *self.gan.shape)
+        for label in torch.unique(labels).tolist():
+            mine = labels == label
+            images[mine] = self.gan.generate(trees.row(state, label), noise[mine], labels[mine])
+        return images

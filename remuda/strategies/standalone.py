@@ -1,0 +1,41 @@
+"""Standalone: one pair on all the data, the baseline of the others.
+
+Unconditional it is the DC-GAN, conditional the DC-CGAN of Lupo Pasini et al. 2021, "Scalable balanced training of
+conditional generative adversarial neural networks on image data".
+
+    data -> [G, D]                                              no messages
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from remuda import trees
+from remuda.data.batches import Batch
+from remuda.engines.base import Engine
+from remuda.errors import UserError
+from remuda.gan import Pair
+from remuda.strategies.base import Metrics, Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standalone(Strategy):
+    partitions: ClassVar[tuple[str, ...]] = ("iid", "subset")  # iid among one member is everything
+
+    def num_members(self, requested: int, num_classes: int) -> int:
+        if requested not in (0, 1):
+            raise UserError(f"standalone trains one member, not {requested}: leave run.members at 0")
+        return 1
+
+    def num_labels(self, num_members: int, num_classes: int) -> int:
+        return num_classes if self.gan.networks.conditional else 0
+
+    def init(self, engine: Engine) -> Pair:
+        return self.new_pairs(engine)
+
+    def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
+        return self.train_pairs(engine, state, real, t)
+
+    def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        return self.gan.generate(trees.row(state, 0), noise, labels)

@@ -1,0 +1,130 @@
+"""What every strategy promises on every engine. A new entry in STRATEGIES is tested by this file as it is."""
+
+import pytest
+import torch
+
+from remuda import trees
+from remuda.data import partition
+from remuda.data.batches import Batches
+from remuda.data.config import DataConfig
+from remuda.engines import Metered, Stacked
+from remuda.networks import DCGAN, MLP
+from remuda.strategies import STRATEGIES
+
+ENGINES = {
+    "stacked-loop": lambda size: Stacked(size, layout="loop"),
+    "stacked-vmap": lambda size: Stacked(size, layout="vmap"),
+    "metered": lambda size: Metered(Stacked(size)),
+}
+NETWORKS = {"mlp": MLP(latent=6, hidden=12), "dcgan": DCGAN(latent=6, width=8)}
+
+
+class Small:
+    """A strategy with everything it needs to run some rounds on toy data."""
+
+    def __init__(self, data, strategy, engine, networks="mlp", seed=3, **settings):
+        unbound = STRATEGIES[strategy](batch_size=4, steps_per_round=2, **settings)
+        self.strategy = unbound.bind(NETWORKS[networks], data.shape, len(data.classes), seed)
+        size = self.strategy.num_members(0, len(data.classes))
+        self.engine = ENGINES[engine](size)
+        config = DataConfig(partition=self.strategy.partitions[0])
+        shares = partition(data.labels, size, config, len(data.classes), seed)
+        self.batches = Batches(data, shares, members=self.engine.members, batch_size=4, seed=seed)
+        self.num_batches = self.strategy.batches_per_round(6)
+
+    def train(self, rounds, state=None, start=0):
+        state = self.strategy.init(self.engine) if state is None else state
+        metrics = []
+        for t in range(start + 1, start + rounds + 1):
+            real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
+            state, values = self.strategy.round(self.engine, state, real, t)
+            metrics.append(values)
+        return state, metrics
+
+
+@pytest.fixture(params=STRATEGIES)
+def strategy(request):
+    return request.param
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param
+
+
+@pytest.fixture(params=NETWORKS)
+def networks(request):
+    return request.param
+
+
+def test_a_round_learns_and_reports_every_member(toy_data, strategy, engine, networks):
+    small = Small(toy_data, strategy, engine, networks)
+    state, (metrics,) = small.train(1)
+    assert not trees.equal(state, small.strategy.init(small.engine))
+    for name, values in metrics.items():
+        assert values.shape == (small.engine.size,) and values.isfinite().all(), name
+
+
+def test_rounds_are_pure(toy_data, strategy, engine, networks):
+    """The state that a round began with is intact and gives the same round again: so losses can be survived."""
+    small = Small(toy_data, strategy, engine, networks)
+    state, _ = small.train(1)
+    before = trees.map(torch.clone, state)
+    first, _ = small.train(1, state, start=1)
+    assert trees.equal(state, before)
+    second, _ = small.train(1, state, start=1)
+    assert trees.equal(first, second)
+
+
+def test_a_fresh_start_from_saved_tensors_is_exact(toy_data, strategy, engine):
+    whole, _ = Small(toy_data, strategy, engine, "dcgan").train(4)
+    half, _ = Small(toy_data, strategy, engine, "dcgan").train(2)
+    saved = {name: leaf.clone() for name, leaf in trees.named_leaves(half)}
+    again = Small(toy_data, strategy, engine, "dcgan")
+    state = trees.fill(again.strategy.init(again.engine), saved)
+    resumed, _ = again.train(2, state, start=2)
+    assert trees.equal(whole, resumed)
+
+
+def test_engines_agree_to_rounding(toy_data, strategy, engine, networks):
+    reference, expected = Small(toy_data, strategy, "stacked-loop", networks).train(3)
+    state, metrics = Small(toy_data, strategy, engine, networks).train(3)
+    for (name, a), (_, b) in zip(trees.named_leaves(reference), trees.named_leaves(state), strict=True):
+        assert torch.allclose(a.double(), b.double(), atol=2e-3), name
+    for one, other in zip(expected, metrics, strict=True):
+        assert all(torch.allclose(one[name], other[name], atol=1e-3) for name in one)
+
+
+def test_seeds_matter_and_repeat(toy_data, strategy, engine):
+    states = [Small(toy_data, strategy, engine, seed=seed).train(1)[0] for seed in (3, 3, 4)]
+    assert trees.equal(states[0], states[1]) and not trees.equal(states[0], states[2])
+
+
+def test_samples_have_the_shape_of_the_data(toy_data, strategy, networks):
+    small = Small(toy_data, strategy, "stacked-loop", networks)
+    state, _ = small.train(1)
+    num_labels = small.strategy.num_labels(small.engine.size, len(toy_data.classes))
+    labels = torch.arange(7) % max(1, num_labels)
+    noise = torch.randn(7, 6)
+    images = small.strategy.generate(state, noise, labels)
+    assert images.shape == (7, *toy_data.shape) and images.abs().max() <= 1
+    assert torch.allclose(small.strategy.generate(state, noise[2:3], labels[2:3]), images[2:3], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(discriminator_steps=3),
+        dict(ema=0.9),
+        dict(loss="wasserstein"),
+        dict(loss="wasserstein", lipschitz="penalty"),
+        dict(loss="hinge", lipschitz="spectral"),
+        dict(loss="least-squares", label_smoothing=0.1),
+        dict(loss="minimax", generator_lr=1e-3, discriminator_betas=(0.0, 0.9)),
+    ],
+    ids=str,
+)
+def test_settings_common_to_all(toy_data, strategy, engine, settings):
+    state, metrics = Small(toy_data, strategy, engine, "dcgan", **settings).train(2)
+    assert all(values.isfinite().all() for line in metrics for values in line.values())
+    assert all(leaf.isfinite().all() for leaf in trees.leaves(state))

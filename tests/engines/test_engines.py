@@ -1,0 +1,88 @@
+"""The verbs on hand-made rows, and the bytes they move."""
+
+import pytest
+import torch
+
+from remuda import trees
+from remuda.engines import Metered, Scan, Stacked
+
+ROWS = {"w": torch.tensor([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]]), "count": torch.tensor([7, 8, 9])}
+ENGINES = [Stacked(3, layout="loop"), Stacked(3, layout="vmap"), Metered(Stacked(3))]
+
+
+@pytest.fixture(params=ENGINES, ids=["loop", "vmap", "metered"])
+def engine(request):
+    return request.param
+
+
+def test_who_is_here(engine):
+    assert engine.size == 3 and list(engine.members) == [0, 1, 2]
+
+
+def test_map_runs_every_member(engine):
+    total, twice = engine.map(lambda row, x: (row["w"].sum() + x, {"y": 2 * x}), ROWS, torch.tensor([1.0, 2.0, 3.0]))
+    assert total.tolist() == [12, 24, 47] and twice["y"].tolist() == [2, 4, 6]
+
+
+def test_map_of_a_scan_carries_the_state(engine):
+    def step(state, x):
+        return {"sum": state["sum"] + x}, state["sum"] * 10
+
+    inputs = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])  # (members, steps)
+    carry, outs = engine.map(Scan(step), {"sum": torch.zeros(3)}, inputs)
+    assert carry["sum"].tolist() == [3, 7, 11]
+    assert outs.tolist() == [[0, 10], [0, 30], [0, 50]]
+
+
+def test_take_by_one_and_by_many(engine):
+    assert engine.take(ROWS, torch.tensor([2, 0, 1]))["count"].tolist() == [9, 7, 8]
+    table = torch.tensor([[0, 1], [1, 2], [2, 0]])
+    assert engine.take(ROWS, table)["w"].tolist() == [
+        [[1, 10], [2, 20]],
+        [[2, 20], [4, 40]],
+        [[4, 40], [1, 10]],
+    ]
+
+
+def test_mean_weighs_numbers_and_keeps_counters(engine):
+    mean = engine.mean(ROWS, torch.tensor([1.0, 1.0, 2.0]))
+    assert mean["w"].tolist() == [[2.75, 27.5]] * 3
+    assert mean["count"].tolist() == [7, 8, 9]
+
+
+def test_scatter_and_gather(engine):
+    rows = engine.scatter(lambda server: {"x": server * torch.arange(3.0)}, torch.tensor(2.0))
+    assert rows["x"].tolist() == [0, 2, 4]
+    assert engine.gather(lambda server, got: server + got["x"].sum(), torch.tensor(2.0), rows) == 8
+
+
+def test_verbs_leave_rows_alone(engine):
+    before = trees.map(torch.clone, ROWS)
+    engine.mean(ROWS, torch.ones(3))["w"].zero_()
+    engine.take(ROWS, torch.arange(3))["w"].zero_()
+    engine.map(lambda row: {"w": row["w"] + 1}, ROWS)["w"].zero_()
+    assert trees.equal(ROWS, before)
+
+
+def test_a_draw_from_the_global_generator_is_refused_under_vmap():
+    with pytest.raises(RuntimeError, match="random"):
+        Stacked(2, layout="vmap").map(lambda x: x + torch.rand(()), torch.zeros(2))
+
+
+def test_bytes_by_verb_and_direction():
+    engine = Metered(Stacked(3))
+    row = 2 * 4 + 8
+    engine.take(ROWS, torch.tensor([1, 2, 2]))  # the last keeps its own
+    engine.mean(ROWS, torch.ones(3))  # floats only
+    rows = engine.scatter(lambda: {"x": torch.zeros(3, 5)})
+    engine.gather(lambda server, got: server, torch.zeros(()), rows)
+    assert engine.bytes == {
+        ("take", "across"): 2 * row,
+        ("mean", "up"): 3 * 8,
+        ("mean", "down"): 3 * 8,
+        ("scatter", "down"): 3 * 20,
+        ("gather", "up"): 3 * 20,
+    }
+    engine.reset()
+    engine.map(lambda row: row, ROWS)
+    assert not engine.bytes
