@@ -1,0 +1,42 @@
+"""Sample grids as images inside the page."""
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from PIL import Image
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Picture:
+    uri: str
+    width: int
+    height: int
+
+
+def load(path: Path, max_width: int) -> Picture | None:
+    """A PNG as data URI, shrunk if it is wider; None if the file is damaged, as a kill may leave it."""
+    try:
+        with Image.open(path) as image:
+            image.load()
+            if image.width > max_width:
+                height = max(1, round(image.height * max_width / image.width))
+                image = image.resize((max_width, height), Image.Resampling.LANCZOS)
+            buffer = io.BytesIO()
+            image.save(buffer, format="PNG", optimize=True)
+    except (OSError, SyntaxError, ValueError):  # what pillow raises for broken files
+        return None
+    text = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return Picture(f"data:image/png;base64,{text}", image.width, image.height)
+
+
+def evenly(items: Sequence[T], count: int) -> list[T]:
+    """At most that many (two or more), evenly spaced; the first and the last always."""
+    if len(items) <= count:
+        return list(items)
+    return [items[i * (len(items) - 1) // (count - 1)] for i in range(count)]
