@@ -1,0 +1,133 @@
+"""Checkpoints: a tree of tensors in a folder of its own, there entirely or not at all.
+
+    checkpoints/round-000010/state.safetensors    the tensors, by their paths in the tree
+    checkpoints/round-000010/manifest.json        round, size and SHA-256 of the other file
+
+Written under a temporary name, synced, renamed. Nothing is pickled.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import safetensors
+from safetensors.torch import load_file, save_file
+
+from remuda import trees
+from remuda.errors import UserError
+from remuda.trees import Tree
+
+TENSORS, MANIFEST = "state.safetensors", "manifest.json"
+FORMAT = 1
+
+
+class Checkpoint(NamedTuple):
+    round: int
+    folder: Path
+
+
+def save(folder: Path, t: int, tree: Tree, keep: int) -> None:
+    """Write the state after round t, then remove all but the newest ``keep`` checkpoints."""
+    folder.mkdir(exist_ok=True)
+    for leftover in folder.glob(".*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    temporary, final = folder / f".round-{t:06d}", folder / f"round-{t:06d}"
+    try:
+        _write(temporary, t, tree)
+        if final.exists():  # the same round again, after a resume from an earlier one
+            shutil.rmtree(final)
+        temporary.rename(final)
+        _sync(folder)
+    except (OSError, safetensors.SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise UserError(
+            f"the checkpoint of round {t} could not be written to {folder} ({error}): make room there or check its "
+            "permissions, then resume; earlier checkpoints are intact"
+        ) from None
+    for old in list_all(folder)[:-keep]:
+        shutil.rmtree(old.folder, ignore_errors=True)
+
+
+def _write(folder: Path, t: int, tree: Tree) -> None:
+    folder.mkdir()
+    tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in trees.named_leaves(tree)}
+    save_file(tensors, folder / TENSORS)
+    size = (folder / TENSORS).stat().st_size
+    manifest = {"format": FORMAT, "round": t, "bytes": size, "sha256": _sha256(folder / TENSORS)}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    for path in (folder / TENSORS, folder / MANIFEST, folder):
+        _sync(path)
+
+
+def list_all(folder: Path) -> list[Checkpoint]:
+    """All complete-looking checkpoints, oldest first."""
+    found = []
+    for path in folder.glob("round-*"):
+        if match := re.fullmatch(r"round-(\d+)", path.name):
+            found.append(Checkpoint(int(match[1]), path))
+    return sorted(found)
+
+
+def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is intact, if there is one, and why newer ones are not."""
+    complaints = []
+    for checkpoint in reversed(list_all(folder)):
+        complaint = _complaint(checkpoint)
+        if complaint is None:
+            return checkpoint, complaints
+        complaints.append(complaint)
+    return None, complaints
+
+
+def find(folder: Path, t: int) -> Checkpoint:
+    """The checkpoint of round t, checked."""
+    known = {checkpoint.round: checkpoint for checkpoint in list_all(folder)}
+    if t not in known:
+        rounds = ", ".join(map(str, known)) or "none"
+        raise UserError(f"there is no checkpoint of round {t} in {folder}: there are {rounds}")
+    if complaint := _complaint(known[t]):
+        raise UserError(f"{complaint}: choose another checkpoint")
+    return known[t]
+
+
+def load(checkpoint: Checkpoint, like: Tree) -> Tree:
+    """The tree saved in an intact checkpoint, in the structure and on the devices of ``like``."""
+    # Cloned: arithmetic libraries may round differently on memory that is not aligned as a fresh tensor's is.
+    tensors = {name: tensor.clone() for name, tensor in load_file(checkpoint.folder / TENSORS).items()}
+    expected = dict(trees.named_leaves(like))
+    if tensors.keys() != expected.keys() or any(tensors[n].shape != expected[n].shape for n in tensors):
+        raise UserError(
+            f"{checkpoint.folder} does not fit the run's configuration: was config.toml changed, or written by "
+            "another version of remuda?"
+        )
+    return trees.map(lambda new, old: new.to(old.device), trees.fill(like, tensors), like)
+
+
+def _complaint(checkpoint: Checkpoint) -> str | None:
+    tensors = checkpoint.folder / TENSORS
+    try:
+        manifest = json.loads((checkpoint.folder / MANIFEST).read_text())
+        size, digest, version = manifest["bytes"], manifest["sha256"], manifest["format"]
+        intact = tensors.stat().st_size == size and _sha256(tensors) == digest
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{checkpoint.folder} is damaged ({error.__class__.__name__}: {error})"
+    if version != FORMAT:
+        return f"{checkpoint.folder} has format {version}, and this version of remuda reads {FORMAT}"
+    return None if intact else f"{checkpoint.folder} is damaged (its tensors do not match the manifest)"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,187 @@
+"""The command line: one thin function per command."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import remuda
+from remuda import config as configs
+from remuda import data as datasets
+from remuda import recipes, report
+from remuda.engines import ENGINES
+from remuda.errors import UserError
+from remuda.herd import assemble
+from remuda.networks import NETWORKS, summary
+from remuda.progress import Bar, Lines, Progress
+from remuda.record import Record, next_folder
+from remuda.run import Interrupted
+from remuda.samples import write_samples
+from remuda.strategies import STRATEGIES
+
+app = typer.Typer(
+    help="Train GANs as a herd.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+console = Console()
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+Setting = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a setting; may be repeated.")]
+DataFolder = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder with the data sets' files.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or auto.")]
+Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE|FILE.toml", help="See `remuda list`.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the record; default runs/RECIPE-NNN.")
+    ] = None,
+    members: Annotated[int | None, typer.Option(help="Size of the population.")] = None,
+    rounds: Rounds = None,
+    engine: Annotated[str | None, typer.Option(help="Where members live: " + ", ".join(ENGINES) + ".")] = None,
+    device: Device = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
+    data: DataFolder = None,
+    settings: Setting = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be trained, and stop.")] = False,
+) -> None:
+    """Train a herd from a recipe or a TOML file."""
+    flags = {
+        "run.members": members,
+        "run.rounds": rounds,
+        "engine.name": engine,
+        "engine.device": device,
+        "run.seed": seed,
+        "data.path": data,
+    }
+    assignments = [f"{key}={_toml(value)}" for key, value in flags.items() if value is not None]
+    name, values = recipes.read(recipe)
+    config = configs.from_dict(configs.override(values, (settings or []) + assignments))
+    if dry_run:
+        return _describe(config)
+    folder = remuda.run(config, out or next_folder(name), _progress())
+    _closing_words(folder)
+
+
+@app.command()
+def resume(run: RunFolder, rounds: Rounds = None, device: Device = None) -> None:
+    """Go on with a run that was stopped or killed, or train a finished one longer."""
+    _closing_words(remuda.resume(run, rounds, device, _progress()))
+
+
+@app.command()
+def sample(
+    run: RunFolder,
+    n: Annotated[int, typer.Option("--n", help="Images; with --label all, of each label.")] = 64,
+    label: Annotated[str | None, typer.Option(metavar="K|NAME|all", help="Only this class, or each in a row.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.png|DIR", help="A grid, or a folder of images.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of noise and labels.")] = 0,
+    checkpoint: Annotated[int | None, typer.Option(help="Round of the checkpoint; default the newest.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Draw images from a trained herd."""
+    model = remuda.load(run, checkpoint, device)
+    target = out or run / "sample.png"
+    write_samples(model, n, label, target, seed)
+    console.print(f"samples of round {model.round}: {target}", highlight=False, soft_wrap=True)
+
+
+@app.command("data")
+def show_data(
+    name: Annotated[str, typer.Argument(help="A data set, see `remuda list`.")],
+    anova: Annotated[bool, typer.Option("--anova", help="Analysis of variance between classes.")] = False,
+    data: DataFolder = None,
+    settings: Setting = None,
+) -> None:
+    """Counts, sizes and statistics of a data set."""
+    flags = [f"data.name={_toml(name)}"] + ([f"data.path={_toml(data)}"] if data else [])
+    config = configs.from_dict(configs.override({}, (settings or []) + flags))
+    datasets.print_summary(datasets.load(config.data), console, anova)
+
+
+@app.command("report")
+def write_report(run: RunFolder) -> None:
+    """Write a run's page anew."""
+    console.print(str(report.write(run)), highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def show_names() -> None:
+    """Recipes, data sets, networks, strategies, engines, and the runs in ./runs."""
+    table = Table("recipe", "about", box=None, pad_edge=False)
+    for name in recipes.names():
+        table.add_row(name, recipes.read(name)[1].get("about", ""))
+    console.print(table)
+    for title, known in (
+        ("data sets", [*datasets.DATASETS, "folder:PATH"]),
+        ("networks", NETWORKS),
+        ("strategies", STRATEGIES),
+        ("engines", ENGINES),
+        ("runs", sorted(str(path.parent) for path in Path("runs").glob("*/config.toml"))),
+    ):
+        console.print(f"\n{title}: {', '.join(known) or 'none yet'}", highlight=False)
+
+
+def _describe(config: configs.RunConfig) -> None:
+    """What a run would be: its configuration, its networks, its size."""
+    herd = assemble(config)
+    console.print(configs.to_toml(config), highlight=False, markup=False)
+    for table in summary.tables(config.networks, herd.facts.shape, len(herd.facts.classes)):
+        console.print(table)
+    steps = herd.num_batches // herd.strategy.discriminator_steps
+    console.print(
+        f"{herd.engine.size} members, {config.run.rounds} rounds of {steps} generator updates, "
+        f"{herd.images_per_round:,} images a round; nothing was trained",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _closing_words(folder: Path) -> None:
+    grid = Record.open(folder).sample_grids()
+    console.print(f"samples: {grid[-1]}", highlight=False, soft_wrap=True)
+    console.print(f"page:    {folder / 'index.html'}", highlight=False, soft_wrap=True)
+
+
+def _progress() -> Progress:
+    return Bar(console) if console.is_terminal else Lines(console)
+
+
+def _toml(value: object) -> str:
+    """A flag's value as TOML, so that a text of digits stays a text."""
+    return str(value) if isinstance(value, int) else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _stop_politely(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, torch.OutOfMemoryError):
+        return "the device's memory is full: lower strategy.batch_size, strategy.steps_per_round or run.members"
+    if isinstance(error, OSError):
+        return f"{error.filename or 'input or output'}: {error.strerror or error}"
+    return str(error)
+
+
+def main() -> None:
+    """Run a command; what the user can put right is one sentence and status 2."""
+    signal.signal(signal.SIGTERM, _stop_politely)  # what a batch system sends first
+    errors = Console(stderr=True)
+    try:
+        app()
+    except (Interrupted, KeyboardInterrupt) as stop:
+        errors.print(str(stop), highlight=False, soft_wrap=True)
+        sys.exit(130)
+    except (UserError, OSError, torch.OutOfMemoryError) as error:
+        if os.environ.get("REMUDA_TRACEBACK"):
+            raise
+        errors.print(f"remuda: {_sentence(error)}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)

@@ -1,0 +1,94 @@
+"""A configuration come to life: data, networks, strategy and engine put together."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda.config import EngineConfig, RunConfig
+from remuda.data import Dataset, partition
+from remuda.data import load as load_data
+from remuda.data.batches import Batches
+from remuda.engines import Engine, Stacked
+from remuda.errors import UserError
+from remuda.model import Model
+from remuda.record import DataFacts
+from remuda.strategies import Strategy
+
+
+@dataclass(frozen=True)
+class Herd:
+    """Everything that a loop needs but the state."""
+
+    strategy: Strategy
+    engine: Engine
+    batches: Batches
+    facts: DataFacts
+    num_batches: int  # of real data, per member and round
+
+    @property
+    def images_per_round(self) -> int:
+        """Real images that the whole herd sees in a round."""
+        return self.engine.size * self.num_batches * self.strategy.batch_size
+
+    def start(self) -> Any:
+        """The state before the first round."""
+        return self.strategy.init(self.engine)
+
+    def round(self, state: Any, t: int) -> tuple[Any, dict[str, list[float]]]:
+        """The state after round t, and what each member reports."""
+        real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
+        state, metrics = self.strategy.round(self.engine, state, real, t)
+        return state, {name: values.tolist() for name, values in metrics.items()}
+
+    def model(self, state: Any, t: int) -> Model:
+        num_labels = self.strategy.num_labels(self.engine.size, len(self.facts.classes))
+        return Model(self.strategy, state, self.facts, num_labels, t)
+
+
+def assemble(config: RunConfig) -> Herd:
+    device = device_of(config.engine)
+    dataset = load_data(config.data)
+    num_classes = len(dataset.classes)
+    strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed)
+    num_members = strategy.num_members(config.run.members, num_classes)
+    shares = _shares(config, strategy, dataset, num_members)
+    engine = Stacked(num_members, device, config.engine.layout)
+    batches = Batches(
+        dataset,
+        shares,
+        members=engine.members,
+        batch_size=strategy.batch_size,
+        seed=config.run.seed,
+        device=device,
+    )
+    facts = DataFacts(name=dataset.name, shape=dataset.shape, classes=list(dataset.classes), counts=dataset.counts)
+    num_batches = strategy.batches_per_round(sum(map(len, shares)) / num_members)
+    return Herd(strategy, engine, batches, facts, num_batches)
+
+
+def _shares(config: RunConfig, strategy: Strategy, dataset: Dataset, num_members: int) -> list[Tensor]:
+    kind = config.data.partition
+    if kind == "auto":
+        kind = strategy.partitions[0]
+    if kind not in strategy.partitions:
+        raise UserError(f"data.partition={kind} does not suit this strategy: use {' or '.join(strategy.partitions)}")
+    data = replace(config.data, partition=kind)
+    return partition(dataset.labels, num_members, data, len(dataset.classes), config.run.seed)
+
+
+def device_of(config: EngineConfig) -> torch.device:
+    name = config.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"engine.device={name} is unknown: use auto, cpu, cuda or cuda:N")
+    found = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= found:
+        raise UserError(f"engine.device={name} is not there, {found} CUDA devices were found: use cpu or auto")
+    return device

@@ -1,0 +1,109 @@
+"""A trained herd as one generative model: draw the label, then the image."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda import checkpoints, seeds, trees
+from remuda.data.images import to_bytes
+from remuda.engines import Stacked
+from remuda.errors import UserError
+from remuda.record import DataFacts, Record
+from remuda.strategies import Strategy
+
+CHUNK = 512  # images generated at once; bounds memory, and does not change any image
+
+Labels = None | int | str | Sequence[int] | Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A strategy with the state of all its members; samples do not need the data."""
+
+    strategy: Strategy
+    state: Any
+    facts: DataFacts
+    num_labels: int  # labels it can be asked for; 0 where it does not know labels
+    round: int
+
+    def sample(self, n: int, labels: Labels = None, seed: int = 0) -> Tensor:
+        """n images (n, C, H, W), uint8 (points: float32).
+
+        Labels: one class by number or name, or n numbers; None draws them from the frequencies of the training data,
+        as equation 5 of the class-parallel paper does. Image i depends on the seed, i and its label alone.
+        """
+        if n < 1:
+            raise UserError(f"the number of samples must be at least 1, not {n}")
+        return self.generate(self._labels(n, labels, seed), seed)
+
+    def generate(self, labels: Tensor, seed: int) -> Tensor:
+        """One image for each label."""
+        device = trees.leaves(self.state)[0].device
+        key = torch.tensor(seeds.key(seed, "sample"), device=device)
+        noise = seeds.normal(key, (len(labels), self.strategy.gan.networks.latent))
+        labels = labels.to(device)
+        chunks = []
+        for start in range(0, len(labels), CHUNK):
+            part = slice(start, start + CHUNK)
+            images = self.strategy.generate(self.state, noise[part], labels[part])
+            chunks.append((images if self.facts.is_points else to_bytes(images)).cpu())
+        return torch.cat(chunks)
+
+    def draw_labels(self, n: int, seed: int = 0) -> Tensor:
+        """n labels from p(y), the frequencies of the training data; zeros where the model does not know labels."""
+        if not self.num_labels:
+            return torch.zeros(n, dtype=torch.int64)
+        counts = torch.tensor(self.facts.counts[: self.num_labels], dtype=torch.float64)
+        steps = (counts / counts.sum()).cumsum(0)
+        draws = seeds.uniform(torch.tensor(seeds.key(seed, "labels")), (n,)).double()
+        return torch.searchsorted(steps, draws, right=True).clamp(max=self.num_labels - 1)
+
+    def label_number(self, label: int | str) -> int:
+        """A class by number or name."""
+        if not self.num_labels:
+            raise UserError(
+                "this model does not know labels: sample it without, or train with networks.conditional=true"
+            )
+        names = self.facts.classes[: self.num_labels]
+        if isinstance(label, str) and label in names:
+            return names.index(label)
+        try:
+            number = int(label)
+        except ValueError:
+            number = -1
+        if not 0 <= number < self.num_labels:
+            shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+            raise UserError(f"label {label} is unknown: labels are 0 to {self.num_labels - 1}, named {shown}")
+        return number
+
+    def _labels(self, n: int, labels: Labels, seed: int) -> Tensor:
+        if labels is None:
+            return self.draw_labels(n, seed)
+        if isinstance(labels, int | str):
+            return torch.full((n,), self.label_number(labels))
+        numbers = torch.tensor([self.label_number(int(label)) for label in labels])
+        if len(numbers) != n:
+            raise UserError(f"{len(numbers)} labels were given for {n} samples")
+        return numbers
+
+
+def load(run: str | Path, checkpoint: int | None = None, device: str = "cpu") -> Model:
+    """The model that a run has trained: from its newest intact checkpoint, or from that of a given round."""
+    record = Record.open(run)
+    config, facts = record.config, record.facts
+    if checkpoint is None:
+        chosen, complaints = record.newest()
+        if chosen is None:
+            why = "; ".join(complaints) or "it has not saved one yet"
+            raise UserError(f"{run} has no checkpoint to sample from: {why}")
+    else:
+        chosen = record.checkpoint(checkpoint)
+    num_classes = len(facts.classes)
+    strategy = config.strategy.bind(config.networks, facts.shape, num_classes, config.run.seed)
+    num_members = strategy.num_members(config.run.members, num_classes)
+    state = checkpoints.load(chosen, strategy.init(Stacked(num_members, device)))
+    return Model(strategy, state, facts, strategy.num_labels(num_members, num_classes), chosen.round)

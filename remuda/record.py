@@ -1,0 +1,155 @@
+"""The record: the folder that a run leaves, and that a stranger can read.
+
+config.toml        every setting of the run
+data.json          what the model has to know of the data: shape, classes, images of each
+environment.json   versions, device, git revision; one entry for every start and resume
+rounds.jsonl       one JSON object a round
+samples/           grids from the same noise, round after round
+checkpoints/       the state; see remuda.checkpoints
+index.html         a page that shows all this
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from remuda import checkpoints, config
+from remuda.config import RunConfig
+from remuda.errors import UserError
+from remuda.trees import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFacts:
+    """What has to be known of the data once it is gone."""
+
+    name: str
+    shape: tuple[int, ...]
+    classes: list[str]
+    counts: list[int]
+
+    @property
+    def is_points(self) -> bool:
+        """Whether the data are points in the plane instead of images."""
+        return self.shape[1:] == (1, 1)
+
+
+class Record:
+    """A run's folder. ``create`` and ``open`` make one; nothing is kept in memory."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @classmethod
+    def create(cls, folder: Path, run_config: RunConfig, facts: DataFacts) -> "Record":
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                hint = f"remuda resume {folder}, or choose" if (folder / "config.toml").exists() else "choose"
+                raise UserError(f"{folder} is not empty: {hint} another --out")
+            (folder / "samples").mkdir()
+            (folder / "checkpoints").mkdir()
+            _replace(folder / "data.json", json.dumps(asdict(facts), indent=1))
+            _replace(folder / "config.toml", config.to_toml(run_config))
+        except OSError as error:
+            raise UserError(f"a run cannot be written to {folder} ({error.strerror}): choose another --out") from None
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> "Record":
+        folder = Path(folder)
+        if not (folder / "config.toml").is_file():
+            raise UserError(f"{folder} is not a run of remuda: it has no config.toml")
+        return cls(folder)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run, so that no second process trains it."""
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{self.folder} is being trained by another process: wait for it or stop it") from None
+            yield
+
+    @property
+    def config(self) -> RunConfig:
+        return config.from_dict(config.read_toml(self.folder / "config.toml"))
+
+    @property
+    def facts(self) -> DataFacts:
+        try:
+            values = json.loads((self.folder / "data.json").read_text())
+            return DataFacts(**{**values, "shape": tuple(values["shape"])})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{self.folder / 'data.json'} cannot be read ({error}): the run is damaged") from None
+
+    def replace_config(self, run_config: RunConfig) -> None:
+        _replace(self.folder / "config.toml", config.to_toml(run_config))
+
+    def add_environment(self, environment: dict[str, Any]) -> None:
+        path = self.folder / "environment.json"
+        entries = json.loads(path.read_text()) if path.exists() else []
+        _replace(path, json.dumps([*entries, environment], indent=1))
+
+    # Rounds
+
+    def add_round(self, line: dict[str, Any]) -> None:
+        with (self.folder / "rounds.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """All complete lines; a kill may have torn the last one."""
+        path = self.folder / "rounds.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def forget_rounds_after(self, t: int) -> None:
+        """Rounds that were run but not saved will be run again."""
+        kept = [json.dumps(line) + "\n" for line in self.rounds() if line["round"] <= t]
+        _replace(self.folder / "rounds.jsonl", "".join(kept))
+        for path in self.sample_grids():
+            if int(path.stem.removeprefix("round-")) > t:
+                path.unlink()
+
+    # Pictures
+
+    def sample_path(self, t: int) -> Path:
+        return self.folder / "samples" / f"round-{t:06d}.png"
+
+    def sample_grids(self) -> list[Path]:
+        return sorted((self.folder / "samples").glob("round-*.png"))
+
+    # State
+
+    def save(self, t: int, state: Tree, keep: int) -> None:
+        checkpoints.save(self.folder / "checkpoints", t, state, keep)
+
+    def newest(self) -> tuple[checkpoints.Checkpoint | None, list[str]]:
+        return checkpoints.newest_valid(self.folder / "checkpoints")
+
+    def checkpoint(self, t: int) -> checkpoints.Checkpoint:
+        return checkpoints.find(self.folder / "checkpoints", t)
+
+
+def next_folder(name: str, parent: Path = Path("runs")) -> Path:
+    """The first of runs/NAME-001, runs/NAME-002, ... that does not exist."""
+    number = 1
+    while (folder := parent / f"{name}-{number:03d}").exists():
+        number += 1
+    return folder
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that it is, at any moment, the old or the new one."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,43 @@
+"""Samples of a trained herd as files."""
+
+from pathlib import Path
+
+import torch
+
+from remuda.errors import UserError
+from remuda.images import save_grid, to_picture
+from remuda.model import Model
+
+COLUMNS = 8
+
+
+def write_samples(model: Model, n: int, label: str | None, target: Path, seed: int = 0) -> None:
+    """n images of a class, of all by their frequencies, or of "all" one row each; a grid FILE.png or a folder of files.
+
+    A folder gets one sub-folder per label, which ``folder:PATH`` reads again.
+    """
+    if n < 1:
+        raise UserError(f"--n must be at least 1, not {n}")
+    columns = COLUMNS
+    if label == "all":
+        model.label_number(0)  # refuses a model without labels
+        labels = torch.arange(model.num_labels).repeat_interleave(n)
+        columns = n
+    elif label is None:
+        labels = model.draw_labels(n, seed)
+    else:
+        labels = torch.full((n,), model.label_number(label))
+    images = model.generate(labels, seed)
+    if target.suffix.lower() == ".png":
+        target.parent.mkdir(parents=True, exist_ok=True)
+        save_grid(images, min(columns, len(images)), target)
+    elif target.suffix:
+        raise UserError(f"--out {target}: samples are written as FILE.png or into a folder")
+    elif model.facts.is_points:
+        raise UserError(f"--out {target}: points are drawn as one FILE.png, not as a folder of images")
+    else:
+        names = model.facts.classes if model.num_labels else ["samples"]
+        for i, (image, number) in enumerate(zip(images, labels.tolist(), strict=True)):
+            folder = target / names[number].replace("/", "-")
+            folder.mkdir(parents=True, exist_ok=True)
+            to_picture(image).save(folder / f"{i:06d}.png")

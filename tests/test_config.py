@@ -1,0 +1,87 @@
+import pytest
+
+from remuda import config, recipes
+from remuda.errors import UserError
+from remuda.networks import MLP
+from remuda.strategies import ClassParallel
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_survives_the_way_through_toml(name, tmp_path):
+    original = recipes.recipe(name)
+    path = tmp_path / "config.toml"
+    path.write_text(config.to_toml(original))
+    assert recipes.recipe(str(path)) == original
+    assert original.about
+
+
+def test_the_names_that_users_type():
+    assert {"standalone-digits", "class-parallel-digits", "class-parallel-mnist", "class-parallel-cifar10"} <= set(
+        recipes.names()
+    )
+    for strategy in config.STRATEGIES:
+        assert f"{strategy}-digits" in recipes.names(), "every strategy has a recipe of half a minute"
+
+
+def test_overrides_are_typed():
+    values = config.override(
+        {"strategy": {"name": "class-parallel"}},
+        [
+            "data.name=mnist",
+            "data.size=32",
+            "networks.name=mlp",
+            "networks.conditional=true",
+            "strategy.generator_lr=1e-3",
+            "strategy.generator_betas=[0.1, 0.9]",
+            "data.path=/a=b",
+        ],
+    )
+    made = config.from_dict(values)
+    assert (made.data.name, made.data.size, made.data.path) == ("mnist", 32, "/a=b")
+    assert made.networks == MLP(conditional=True)
+    assert made.strategy == ClassParallel(generator_lr=1e-3, generator_betas=(0.1, 0.9))
+
+
+BAD = {
+    "unknown key in [strategy]: strategy.batchsize; did you mean batch_size?": {"strategy": {"batchsize": 3}},
+    "unknown section: strategi; did you mean strategy?": {"strategi": {}},
+    "strategy.name='class-paralel' is unknown: did you mean class-parallel?": {"strategy": {"name": "class-paralel"}},
+    "networks.name='mpl' is unknown: did you mean mlp?": {"networks": {"name": "mpl"}},
+    "strategy.batch_size: expected a whole number, not 'many'": {"strategy": {"batch_size": "many"}},
+    "strategy.batch_size: expected a whole number, not 1.5": {"strategy": {"batch_size": 1.5}},
+    "strategy.batch_size: expected a whole number, not True": {"strategy": {"batch_size": True}},
+    "strategy.batch_size must be at least 1, not 0": {"strategy": {"batch_size": 0}},
+    "strategy.generator_lr must be above 0, not nan": {"strategy": {"generator_lr": float("nan")}},
+    "strategy.loss: 'hing' is unknown, did you mean hinge?": {"strategy": {"loss": "hing"}},
+    "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
+    "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
+    "run must be a table of settings, not 3": {"run": 3},
+    "engine.name: 'mpi5' is unknown, known are stacked": {"engine": {"name": "mpi5"}},
+    "the wasserstein loss needs a Lipschitz critic": {"strategy": {"loss": "wasserstein", "lipschitz": "none"}},
+    "strategy.label_smoothing has no meaning": {"strategy": {"loss": "hinge", "label_smoothing": 0.1}},
+    "strategy.generator_betas must be two numbers in [0, 1)": {"strategy": {"generator_betas": [0.5, 1.0]}},
+    "networks.width must be a multiple of 8, not 12": {"networks": {"width": 12}},
+}
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_bad_settings_get_one_sentence(sentence):
+    with pytest.raises(UserError) as caught:
+        config.from_dict(BAD[sentence])
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("assignment", ["data", "data.size", "size=3", "=3", "dta.size=3"])
+def test_bad_assignments_get_one_sentence(assignment):
+    with pytest.raises(UserError):
+        config.override({}, [assignment])
+
+
+def test_files_that_are_missing_or_broken(tmp_path):
+    with pytest.raises(UserError, match="there is no file"):
+        recipes.read(str(tmp_path / "none.toml"))
+    (tmp_path / "broken.toml").write_text("a = = 3")
+    with pytest.raises(UserError, match="not valid TOML"):
+        recipes.read(str(tmp_path / "broken.toml"))
+    with pytest.raises(UserError, match="did you mean class-parallel-digits"):
+        recipes.read("class-parallel-digit")

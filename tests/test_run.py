@@ -1,0 +1,201 @@
+"""The loop: what it leaves, how it stops, and that resuming is exact."""
+
+import json
+
+import pytest
+import torch
+
+import remuda
+from remuda import checkpoints, config, trees
+from remuda.errors import UserError
+from remuda.herd import assemble
+from remuda.progress import Progress
+from remuda.record import Record
+from remuda.run import Interrupted
+
+
+def make(values, **run):
+    return config.from_dict({**values, "run": {**values["run"], **run}})
+
+
+def final_tensors(folder):
+    checkpoint, _ = Record.open(folder).newest()
+    return checkpoints.load_file(checkpoint.folder / checkpoints.TENSORS)
+
+
+def losses(folder):
+    timing = ("seconds", "images_per_second")
+    return [{k: v for k, v in line.items() if k not in timing} for line in Record.open(folder).rounds()]
+
+
+def assert_same_run(one, other):
+    assert losses(one) == losses(other)
+    assert trees.equal(final_tensors(one), final_tensors(other))
+
+
+class StopAfter(Progress):
+    """A user who presses Ctrl-C after some rounds."""
+
+    def __init__(self, t):
+        self.t = t
+
+    def round(self, line):
+        if line["round"] == self.t:
+            raise KeyboardInterrupt
+
+
+def test_what_a_run_leaves(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {
+        "config.toml",
+        "data.json",
+        "environment.json",
+        "rounds.jsonl",
+        "samples",
+        "checkpoints",
+        "index.html",
+    }
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert all(len(line["generator_loss"]) == len(line["discriminator_loss"]) == 3 for line in lines)
+    assert lines[-1]["images"] == 4 * 3 * 2 * 4 and lines[-1]["seconds"] > 0
+    assert [path.name for path in Record.open(folder).sample_grids()] == ["round-000002.png", "round-000004.png"]
+    (environment,) = json.loads((folder / "environment.json").read_text())
+    assert environment["packages"]["torch"] and environment["device"] == "cpu"
+    assert Record.open(folder).config == make(tiny)
+
+
+@pytest.mark.parametrize("strategy", config.STRATEGIES)
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy, stop):
+    tiny["strategy"]["name"] = strategy
+    tiny["networks"] = {"name": "dcgan", "width": 8, "latent": 8}
+    tiny["run"]["members"] = 0
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+    with pytest.raises(Interrupted, match="remuda resume"):
+        remuda.run(make(tiny), tmp_path / "parts", StopAfter(stop))
+    remuda.resume(tmp_path / "parts")
+    assert_same_run(whole, tmp_path / "parts")
+    assert (tmp_path / "parts" / "index.html").exists()
+
+
+def test_a_finished_run_can_go_on(tiny, tmp_path):
+    whole = remuda.run(make(tiny, rounds=6), tmp_path / "whole")
+    remuda.run(make(tiny), tmp_path / "longer")
+    remuda.resume(tmp_path / "longer", rounds=6)
+    assert_same_run(whole, tmp_path / "longer")
+    assert Record.open(tmp_path / "longer").config.run.rounds == 6
+
+
+def test_resuming_a_finished_run_changes_nothing(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    before = losses(folder), final_tensors(folder)
+    remuda.resume(folder)
+    assert losses(folder) == before[0] and trees.equal(final_tensors(folder), before[1])
+
+
+def test_killed_before_the_first_checkpoint(tiny, tmp_path):
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+    tiny_config = make(tiny)
+    record = Record.create(tmp_path / "killed", tiny_config, assemble(tiny_config).facts)
+    record.add_round({"round": 1})
+    (record.folder / "rounds.jsonl").open("a").write('{"round": 2, "genera')  # torn
+    remuda.resume(record.folder)
+    assert_same_run(whole, record.folder)
+
+
+def test_a_torn_checkpoint_costs_only_the_rounds_since_the_one_before(tiny, tmp_path):
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+    folder = remuda.run(make(tiny), tmp_path / "torn")
+    newest, _ = Record.open(folder).newest()
+    path = newest.folder / checkpoints.TENSORS
+    path.write_bytes(path.read_bytes()[:100])
+    remuda.resume(folder)
+    assert_same_run(whole, folder)
+
+
+def test_nothing_intact_is_said(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    for path in (folder / "checkpoints").glob("*/manifest.json"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"no checkpoint of .* is intact"):
+        remuda.resume(folder)
+
+
+def test_a_diverging_member_is_named_and_the_past_is_kept(tiny, tmp_path):
+    tiny["strategy"]["loss"] = "least-squares"
+    remuda.run(make(tiny, rounds=2), tmp_path / "run")
+    record = Record.open(tmp_path / "run")
+    poisoned = config.to_dict(make(tiny, rounds=9))
+    poisoned["strategy"]["discriminator_lr"] = 1e30
+    record.replace_config(config.from_dict(poisoned))
+    with pytest.raises(UserError, match=r"_loss of member \d became (nan|inf|-inf) in round [34]"):
+        remuda.resume(tmp_path / "run")
+    assert record.newest()[0].round == 2
+
+
+def test_a_second_process_is_refused(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with Record.open(folder).locked(), pytest.raises(UserError, match="another process"):
+        remuda.resume(folder)
+
+
+def test_a_used_folder_is_refused(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match=r"not empty: remuda resume"):
+        remuda.run(make(tiny), folder)
+
+
+def test_wrong_sizes_are_refused(tiny):
+    for members in (11, -1):
+        with pytest.raises(UserError, match=r"run\.members"):
+            assemble(make(tiny, members=members))
+    tiny["strategy"]["name"] = "standalone"
+    with pytest.raises(UserError, match="standalone trains one member"):
+        assemble(make(tiny))
+
+
+def test_a_partition_that_does_not_suit_is_refused(tiny):
+    tiny["data"]["partition"] = "iid"
+    with pytest.raises(UserError, match=r"data\.partition=iid does not suit"):
+        assemble(make(tiny))
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "tpu", "meta", "no such"])
+def test_a_device_that_is_not_there_is_refused(tiny, device):
+    tiny["engine"]["device"] = device
+    with pytest.raises(UserError, match=r"engine\.device"):
+        assemble(make(tiny))
+
+
+def test_unequal_classes_train_in_step(tmp_path, toy_data):
+    """12, 5 and 2 images, batches of 4: everyone takes the same number of steps, an epoch of the average share."""
+    from remuda.images import to_picture
+
+    for i, (image, label) in enumerate(zip(toy_data.images, toy_data.labels.tolist(), strict=True)):
+        folder = tmp_path / "images" / toy_data.classes[label]
+        folder.mkdir(parents=True, exist_ok=True)
+        to_picture(image).save(folder / f"{i}.png")
+    values = {
+        "data": {"name": f"folder:{tmp_path / 'images'}"},
+        "networks": {"name": "mlp", "hidden": 8},
+        "strategy": {"name": "class-parallel", "batch_size": 4},
+        "engine": {"device": "cpu"},
+        "run": {"rounds": 2},
+    }
+    folder = remuda.run(config.from_dict(values), tmp_path / "run")
+    assert Record.open(folder).rounds()[-1]["images"] == 2 * 3 * 2 * 4
+    model = remuda.load(folder)
+    assert model.sample(3, labels="light").shape == (3, 1, 8, 8)
+    assert torch.bincount(model.draw_labels(1900), minlength=3).sub(torch.tensor([1200, 500, 200])).abs().max() < 100
+
+
+def test_event_files(tiny, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = remuda.run(make(tiny, tensorboard=True), tmp_path / "run")
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    (first, *_, last) = events.Scalars("generator_loss/member 2")
+    assert (first.step, last.step) == (1, 4)
+    assert last.value == pytest.approx(Record.open(folder).rounds()[-1]["generator_loss"][2])
