@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from remuda.errors import UserError
 from remuda.networks.base import Networks
-from remuda.networks.layers import BatchNorm2d, Dropout, Upsample, one_hot
+from remuda.networks.layers import BatchNorm2d, Dropout, UpsampledConv2d, one_hot
 
 SLOPE = 0.2  # of every LeakyReLU in the tables
 
@@ -73,12 +73,10 @@ class Generator(nn.Module):
         self.unflatten = nn.Unflatten(1, (width, start, start))
         self.body = nn.Sequential(
             BatchNorm2d(width, eps=1e-5),
-            Upsample(),
-            nn.Conv2d(width, width, 3, 1, 1),
+            UpsampledConv2d(width, width),
             BatchNorm2d(width, net.epsilon),
             nn.LeakyReLU(SLOPE),
-            Upsample(),
-            nn.Conv2d(width, width // 2, 3, 1, 1),
+            UpsampledConv2d(width, width // 2),
             BatchNorm2d(width // 2, net.epsilon),
             nn.LeakyReLU(SLOPE),
             nn.Conv2d(width // 2, channels, 3, 1, 1),

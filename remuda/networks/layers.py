@@ -1,5 +1,7 @@
 """Layers whose state is a plain tree of tensors, so that they work under ``vmap`` and resume exactly."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -38,11 +40,21 @@ class BatchNorm2d(nn.BatchNorm2d):
         self.num_batches_tracked = None
 
 
-class Upsample(nn.Module):
-    """Every pixel becomes two by two."""
+class UpsampledConv2d(nn.Conv2d):
+    """Nearest-neighbour up-sampling by two, then a 3x3 convolution with padding 1, in one pass.
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.interpolate(x, scale_factor=2, mode="nearest")
+    Each output pixel sees only 2x2 different input pixels. So the two layers are one transposed convolution with
+    stride 2, whose 4x4 kernel is the 3x3 kernel smeared over 2x2 pixels: 4 multiplications for every 9, and the
+    enlarged image never exists. The parameters are those of the 3x3 convolution.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__(in_channels, out_channels, 3, padding=1)
+
+    def forward(self, input: Tensor) -> Tensor:
+        flipped = self.weight.flip(2, 3).transpose(0, 1)
+        kernel = sum(F.pad(flipped, (left, 1 - left, top, 1 - top)) for left in (0, 1) for top in (0, 1))
+        return F.conv_transpose2d(input, cast(Tensor, kernel), self.bias, stride=2, padding=1)
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

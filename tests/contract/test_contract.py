@@ -16,6 +16,8 @@ ENGINES = {
     "stacked-vmap": lambda size: Stacked(size, layout="vmap"),
     "metered": lambda size: Metered(Stacked(size)),
 }
+if torch.cuda.is_available():
+    ENGINES["stacked-cuda"] = lambda size: Stacked(size, "cuda")
 NETWORKS = {"mlp": MLP(latent=6, hidden=12), "dcgan": DCGAN(latent=6, width=8)}
 
 
@@ -29,7 +31,9 @@ class Small:
         self.engine = ENGINES[engine](size)
         config = DataConfig(partition=self.strategy.partitions[0])
         shares = partition(data.labels, size, config, len(data.classes), seed)
-        self.batches = Batches(data, shares, members=self.engine.members, batch_size=4, seed=seed)
+        self.batches = Batches(
+            data, shares, members=self.engine.members, batch_size=4, seed=seed, device=self.engine.device
+        )
         self.num_batches = self.strategy.batches_per_round(6)
 
     def train(self, rounds, state=None, start=0):
@@ -90,9 +94,9 @@ def test_engines_agree_to_rounding(toy_data, strategy, engine, networks):
     reference, expected = Small(toy_data, strategy, "stacked-loop", networks).train(3)
     state, metrics = Small(toy_data, strategy, engine, networks).train(3)
     for (name, a), (_, b) in zip(trees.named_leaves(reference), trees.named_leaves(state), strict=True):
-        assert torch.allclose(a.double(), b.double(), atol=2e-3), name
+        assert torch.allclose(a.double(), b.double().cpu(), atol=2e-3), name
     for one, other in zip(expected, metrics, strict=True):
-        assert all(torch.allclose(one[name], other[name], atol=1e-3) for name in one)
+        assert all(torch.allclose(one[name], other[name].cpu(), atol=1e-3) for name in one)
 
 
 def test_seeds_matter_and_repeat(toy_data, strategy, engine):

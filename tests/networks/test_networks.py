@@ -8,7 +8,7 @@ from rich.console import Console
 
 from remuda.errors import UserError
 from remuda.networks import DCGAN, MLP, NETWORKS, WCGAN, count_parameters
-from remuda.networks.layers import Dropout
+from remuda.networks.layers import Dropout, UpsampledConv2d
 from remuda.networks.summary import tables
 
 CIFAR, MNIST, LABELS = (3, 32, 32), (1, 28, 28), torch.tensor([0, 9])
@@ -93,3 +93,18 @@ def test_summary_names_every_layer_and_the_totals():
         console.print(table)
     text = console.export_text()
     assert "1,051,139 parameters" in text and "98,401 parameters" in text and "128 x 16 x 16" in text
+
+
+def test_upsampled_convolution_equals_its_two_layers():
+    torch.manual_seed(0)
+    layer = UpsampledConv2d(3, 5).double()
+    x = torch.randn(2, 3, 4, 6, dtype=torch.float64, requires_grad=True)
+    enlarged = torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest")
+    expected = torch.nn.functional.conv2d(enlarged, layer.weight, layer.bias, padding=1)
+    assert torch.allclose(layer(x), expected)
+    slopes = torch.randn_like(expected)
+    at = (x, layer.weight, layer.bias)
+    for one, other in zip(
+        torch.autograd.grad(layer(x), at, slopes), torch.autograd.grad(expected, at, slopes), strict=True
+    ):
+        assert torch.allclose(one, other)

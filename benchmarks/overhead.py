@@ -1,0 +1,105 @@
+"""The price of remuda's loop: training one member, against a bare PyTorch loop with the same networks and updates.
+
+    python benchmarks/overhead.py [--repeats 15] [--threads 1]
+
+Prints, for each network, the ratio of times a step, remuda's over the bare loop's; at most 1.05 is the aim. Both run
+alternately in one process, since machines are noisy; the ratio is that of the fastest repeats, the median beside it.
+The bare loop is written with care: one pass of the generator serves both updates, and the discriminator's parameters
+are frozen while the generator learns.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+from torch.nn.functional import softplus
+
+from remuda.data.batches import Batches
+from remuda.data.datasets import Dataset
+from remuda.engines import Stacked
+from remuda.networks import DCGAN, MLP
+from remuda.strategies import Standalone
+
+CASES = {  # name: (networks, image shape, batch size, steps in a round)
+    "cellular MLP, 28x28, batch 100": (MLP(), (1, 28, 28), 100, 30),
+    "DC-GAN, 8x8, batch 32": (DCGAN(), (1, 8, 8), 32, 10),
+    "DC-GAN, 28x28, batch 32": (DCGAN(), (1, 28, 28), 32, 4),
+    "DC-GAN, 32x32x3, batch 32": (DCGAN(), (3, 32, 32), 32, 3),
+}
+
+
+def remuda_loop(networks, data, batch_size, num_steps):
+    """A round of the standalone strategy, with everything around it that a run has but the files."""
+    strategy = Standalone(batch_size=batch_size, steps_per_round=num_steps).bind(networks, data.shape, 10, seed=0)
+    engine = Stacked(1)
+    batches = Batches(data, [torch.arange(len(data.labels))], members=engine.members, batch_size=batch_size, seed=0)
+    state, t = strategy.init(engine), 0
+
+    def round():
+        nonlocal state, t
+        t += 1
+        state, losses = strategy.round(engine, state, batches.draw((t - 1) * num_steps, num_steps), t)
+        return losses["generator_loss"].tolist()
+
+    return round
+
+
+def bare_loop(networks, data, batch_size, num_steps):
+    """The same updates as a script would have them."""
+    generator, discriminator = networks.generator(data.shape, 10), networks.discriminator(data.shape, 10)
+    g_optimizer = torch.optim.Adam(generator.parameters(), 2e-4, (0.5, 0.999))
+    d_optimizer = torch.optim.Adam(discriminator.parameters(), 2e-4, (0.5, 0.999))
+
+    def round():
+        total = 0.0
+        order = torch.randperm(len(data.labels))[: num_steps * batch_size].reshape(num_steps, batch_size)
+        for index in order:
+            real, labels = data.images[index].float() / 127.5 - 1, data.labels[index]
+            fakes = generator(torch.randn(batch_size, networks.latent), labels)
+            d_optimizer.zero_grad()
+            on_real, on_fakes = discriminator(real, labels), discriminator(fakes.detach(), labels)
+            (0.5 * (softplus(-on_real).mean() + softplus(on_fakes).mean())).backward()
+            d_optimizer.step()
+            discriminator.requires_grad_(False)
+            g_optimizer.zero_grad()
+            loss = 0.5 * softplus(-discriminator(fakes, labels)).mean()
+            loss.backward()
+            g_optimizer.step()
+            discriminator.requires_grad_(True)
+            total += loss.item()
+        return total
+
+    return round
+
+
+def seconds(fn) -> float:
+    began = time.perf_counter()
+    fn()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    for name, (networks, shape, batch_size, num_steps) in CASES.items():
+        count = 2 * num_steps * batch_size
+        data = Dataset(
+            "noise", torch.randint(0, 256, (count, *shape), dtype=torch.uint8), torch.zeros(count).long(), ("0",)
+        )
+        loops = [make(networks, data, batch_size, num_steps) for make in (remuda_loop, bare_loop)]
+        times = [[seconds(loop) / num_steps * 1e3 for loop in loops] for _ in range(options.repeats + 1)][1:]
+        ours, bare = zip(*times, strict=True)
+        ratios = [a / b for a, b in times]
+        print(
+            f"{name:32} remuda {min(ours):7.2f} ms  bare {min(bare):7.2f} ms  "
+            f"ratio of best {min(ours) / min(bare):.3f}  median ratio {statistics.median(ratios):.3f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
