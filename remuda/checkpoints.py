@@ -56,6 +56,7 @@ def _write(folder: Path, t: int, tree: Tree) -> None:
     folder.mkdir()
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in trees.named_leaves(tree)}
     save_file(tensors, folder / TENSORS)
+    (folder / TENSORS).chmod(folder.stat().st_mode & 0o666)  # the library makes it private; colleagues resume too
     size = (folder / TENSORS).stat().st_size
     manifest = {"format": FORMAT, "round": t, "bytes": size, "sha256": _sha256(folder / TENSORS)}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))

@@ -19,7 +19,7 @@ from remuda.engines import ENGINES
 from remuda.errors import UserError
 from remuda.herd import assemble
 from remuda.networks import NETWORKS, summary
-from remuda.progress import Bar, Lines, Progress
+from remuda.progress import Bar, Lines, Progress, count
 from remuda.record import Record, next_folder
 from remuda.run import Interrupted
 from remuda.samples import write_samples
@@ -35,6 +35,21 @@ Setting = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", hel
 DataFolder = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder with the data sets' files.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or auto.")]
 Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"remuda {remuda.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Train GANs as a herd."""
 
 
 @app.command()
@@ -132,12 +147,13 @@ def show_names() -> None:
 def _describe(config: configs.RunConfig) -> None:
     """What a run would be: its configuration, its networks, its size."""
     herd = assemble(config)
-    console.print(configs.to_toml(config), highlight=False, markup=False)
+    console.print(configs.to_toml(config), highlight=False, markup=False, soft_wrap=True)
     for table in summary.tables(config.networks, herd.facts.shape, len(herd.facts.classes)):
         console.print(table)
     steps = herd.num_batches // herd.strategy.discriminator_steps
     console.print(
-        f"{herd.engine.size} members, {config.run.rounds} rounds of {steps} generator updates, "
+        f"{count(herd.engine.size, 'member')}, {count(config.run.rounds, 'round')} of "
+        f"{count(steps, 'generator update')}, "
         f"{herd.images_per_round:,} images a round; nothing was trained",
         highlight=False,
         soft_wrap=True,

@@ -91,8 +91,13 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
         values[section] = _converter.unstructure(getattr(config, section))
     for section, classes in NAMED.items():
         part = getattr(config, section)
-        name = next(name for name, cls in classes.items() if cls is type(part))
-        values[section] = {"name": name} | _converter.unstructure(part)
+        names = [name for name, cls in classes.items() if cls is type(part)]
+        if not names:
+            raise UserError(
+                f"{type(part).__name__} has no name in the {section} section, so that no record could be read again: "
+                "give it an entry in the dict of its package"
+            )
+        values[section] = {"name": names[0]} | _converter.unstructure(part)
     return {key: values[key] for key in (f.name for f in fields(RunConfig)) if values[key] or key in NAMED}
 
 
@@ -122,7 +127,12 @@ def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        result.setdefault(section, {})[key] = value
+        table = result.setdefault(section, {})
+        if key == "name" and value in NAMED.get(section, {}):
+            # Another class: of the recipe's settings those stay that it knows too.
+            known = {f.name for f in fields(NAMED[section][value])}
+            table = result[section] = {name: setting for name, setting in table.items() if name in known}
+        table[key] = value
     return result
 
 

@@ -39,7 +39,7 @@ class Lines(Progress):
 
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
         self.rounds = rounds
-        self.note(f"training {num_members} members from round {reached + 1} to {rounds} in {folder}")
+        self.note(f"training {count(num_members, 'member')} from round {reached + 1} to {rounds} in {folder}")
 
     def round(self, line: dict[str, Any]) -> None:
         now = time.monotonic()
@@ -66,7 +66,7 @@ class Bar(Progress):
         )
 
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
-        self.note(f"training {num_members} members in {folder}")
+        self.note(f"training {count(num_members, 'member')} in {folder}")
         self.task = self.bar.add_task("", total=rounds, completed=reached, text="")
 
     def round(self, line: dict[str, Any]) -> None:
@@ -144,3 +144,7 @@ def describe(line: dict[str, Any]) -> str:
     """Means over the members, and the pace."""
     means = [f"{name} {statistics.fmean(values):.3f}" for name, values in line.items() if isinstance(values, list)]
     return "  ".join([*means, f"{line['images_per_second']:,.0f} images/s"])
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -47,6 +47,7 @@ class Record:
 
     @classmethod
     def create(cls, folder: Path, run_config: RunConfig, facts: DataFacts) -> "Record":
+        settings = config.to_toml(run_config)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
@@ -55,7 +56,7 @@ class Record:
             (folder / "samples").mkdir()
             (folder / "checkpoints").mkdir()
             _replace(folder / "data.json", json.dumps(asdict(facts), indent=1))
-            _replace(folder / "config.toml", config.to_toml(run_config))
+            _replace(folder / "config.toml", settings)
         except OSError as error:
             raise UserError(f"a run cannot be written to {folder} ({error.strerror}): choose another --out") from None
         return cls(folder)

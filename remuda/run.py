@@ -47,9 +47,11 @@ def _train(record: Record, config: RunConfig, herd: Herd, progress: Progress) ->
     if config.run.tensorboard:
         progress = Several(progress, EventFiles(record.folder / "tensorboard"))
     with record.locked(), herd.engine, progress:
-        record.replace_config(config)
         record.add_environment(environment.describe(herd.engine.device))
         position = _position(record, herd, progress)  # (round, state): one name, so that no signal can part them
+        if position[0] > config.run.rounds:
+            raise UserError(f"{record.folder} has already reached round {position[0]}: ask for more rounds than that")
+        record.replace_config(config)
         progress.start(record.folder, config.run.rounds, position[0], herd.engine.size)
         try:
             for t in range(position[0] + 1, config.run.rounds + 1):

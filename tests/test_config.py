@@ -42,7 +42,14 @@ def test_overrides_are_typed():
     assert made.strategy == ClassParallel(generator_lr=1e-3, generator_betas=(0.1, 0.9))
 
 
+def test_another_class_keeps_the_settings_that_it_knows():
+    values = {"networks": {"name": "mlp", "latent": 16, "hidden": 128}}
+    assert config.override(values, ["networks.name=dcgan"])["networks"] == {"name": "dcgan", "latent": 16}
+    assert config.override(values, ["networks.name=mlp"])["networks"] == values["networks"] | {"name": "mlp"}
+
+
 BAD = {
+    "networks.dropout must be in [0, 0.99], not 0.999": {"networks": {"dropout": 0.999}},
     "unknown key in [strategy]: strategy.batchsize; did you mean batch_size?": {"strategy": {"batchsize": 3}},
     "unknown section: strategi; did you mean strategy?": {"strategi": {}},
     "strategy.name='class-paralel' is unknown: did you mean class-parallel?": {"strategy": {"name": "class-paralel"}},

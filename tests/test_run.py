@@ -1,5 +1,6 @@
 """The loop: what it leaves, how it stops, and that resuming is exact."""
 
+import dataclasses
 import json
 
 import pytest
@@ -138,6 +139,22 @@ def test_a_second_process_is_refused(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     with Record.open(folder).locked(), pytest.raises(UserError, match="another process"):
         remuda.resume(folder)
+
+
+def test_fewer_rounds_than_reached_are_refused(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match="already reached round 4"):
+        remuda.resume(folder, rounds=3)
+    assert Record.open(folder).config.run.rounds == 4
+
+
+def test_a_strategy_without_a_name_is_refused_before_anything_is_written(tiny, tmp_path):
+    class Mine(config.STRATEGIES["class-parallel"]):
+        pass
+
+    with pytest.raises(UserError, match="Mine has no name in the strategy section"):
+        remuda.run(dataclasses.replace(make(tiny), strategy=Mine(batch_size=4)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_used_folder_is_refused(tiny, tmp_path):

@@ -35,8 +35,8 @@ class DCGAN(Networks):
         super().__post_init__()
         if self.width < 8 or self.width % 8:
             raise UserError(f"networks.width must be a multiple of 8, not {self.width}")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"networks.dropout must be in [0, 1), not {self.dropout}")
+        if not 0 <= self.dropout <= 0.99:
+            raise UserError(f"networks.dropout must be in [0, 0.99], not {self.dropout}")
         if self.epsilon <= 0:
             raise UserError(f"networks.epsilon must be above 0, not {self.epsilon}")
 

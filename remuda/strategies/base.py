@@ -32,7 +32,7 @@ class Strategy(ABC):
     steps_per_round: int = 0  # generator updates in a round; 0 = one pass over the average share of the data
     discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
     loss: Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"] = "non-saturating"
-    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"  # auto: clip if wasserstein, or none
+    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"  # auto: penalty if wasserstein, or none
     clip: float = 0.01  # clip: bound of the critic's weights, > 0
     penalty: float = 10.0  # penalty: weight of the gradient penalty, > 0
     label_smoothing: float = 0.0  # real images count as 1 minus this, 0 <= s < 1
@@ -74,7 +74,7 @@ class Strategy(ABC):
         """This strategy with networks for images of that shape, all its draws made from that seed."""
         lipschitz = self.lipschitz
         if lipschitz == "auto":
-            lipschitz = "clip" if LOSSES[self.loss].needs_lipschitz else "none"
+            lipschitz = "penalty" if LOSSES[self.loss].needs_lipschitz else "none"
         generator_betas, discriminator_betas = self.generator_betas, self.discriminator_betas
         gan = GAN(
             networks=networks,

@@ -1,0 +1,43 @@
+"""The loop by hand: data, strategy and engine put together without a configuration or a record.
+Usage: python examples/by_hand.py [OUT]
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from remuda import seeds
+from remuda.data import DataConfig, load, partition, to_bytes
+from remuda.data.batches import Batches
+from remuda.engines import Stacked
+from remuda.images import save_grid
+from remuda.networks import MLP
+from remuda.strategies import ClassParallel
+
+SEED, ROUNDS, STEPS, BATCH = 0, 5, 20, 32
+
+out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
+config = DataConfig(name="digits", partition="class")
+data = load(config)
+num_classes = len(data.classes)
+
+networks = MLP(latent=32, hidden=128)
+unbound = ClassParallel(batch_size=BATCH, steps_per_round=STEPS, generator_lr=1e-3, discriminator_lr=1e-3)
+strategy = unbound.bind(networks, data.shape, num_classes, SEED)
+engine = Stacked(strategy.num_members(0, num_classes))
+shares = partition(data.labels, engine.size, config, num_classes, SEED)
+batches = Batches(data, shares, members=engine.members, batch_size=BATCH, seed=SEED)
+
+state = strategy.init(engine)
+for t in range(1, ROUNDS + 1):
+    real = batches.draw((t - 1) * STEPS, STEPS)  # images (members, batches, b, C, H, W)
+    state, metrics = strategy.round(engine, state, real, t)
+    print(f"round {t}", *(f"{name} {values.mean():.3f}" for name, values in metrics.items()), sep="  ")
+
+labels = torch.arange(num_classes).repeat_interleave(8)
+noise = seeds.normal(torch.tensor(seeds.key(SEED, "sample")), (len(labels), networks.latent))
+images = to_bytes(strategy.generate(state, noise, labels))
+out.mkdir(parents=True, exist_ok=True)
+save_grid(images, 8, out / "by_hand.png")
+print(f"picture: {out / 'by_hand.png'}")

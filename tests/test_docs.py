@@ -1,0 +1,216 @@
+"""The documentation says what the code does: keys, flags, figures and links agree, and code blocks run."""
+
+import re
+import tomllib
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+
+import remuda
+from remuda import config, recipes
+from remuda.cli import app
+from remuda.networks import DCGAN, MLP, count_parameters
+from remuda.strategies import STRATEGIES, Strategy
+from tests.contract import test_contract as contract
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def rows(path: Path) -> list[list[str]]:
+    """The cells of all tables."""
+    lines = path.read_text().splitlines()
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if line.startswith("|")]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# Settings
+
+
+def settable() -> set[tuple[str, str]]:
+    """Every key of every section and class, with its default as TOML has it."""
+    found = {(f"{section}.name", repr(name)) for section, name in config.DEFAULT_NAMES.items()}
+    classes = [(section, cls) for section, cls in config.PLAIN.items()]
+    classes += [(section, cls) for section, known in config.NAMED.items() for cls in known.values()]
+    for section, cls in classes:
+        for f in fields(cls):
+            if f.init:
+                assert f.default is not MISSING
+                found.add((f"{section}.{f.name}", repr(list(f.default) if isinstance(f.default, tuple) else f.default)))
+    return found
+
+
+def test_every_key_is_documented_with_its_default():
+    documented = set()
+    for key, default, *_ in (row for row in rows(DOCS / "configuration.md") if re.match(r"`\w+\.\w+`", row[0])):
+        documented.add((key.strip("`"), repr(tomllib.loads(f"value = {default.strip('`')}")["value"])))
+    names = {(f"{section}.name", repr(name)) for section, name in config.DEFAULT_NAMES.items()}  # said in sentences
+    text = (DOCS / "configuration.md").read_text()
+    assert all(f"`{key}` is" in text and f'`"{default[1:-1]}"` (the default)' in text for key, default in names)
+    assert documented == settable() - names
+
+
+def test_every_choice_is_documented():
+    text = (DOCS / "configuration.md").read_text()
+    for section, cls in [*config.PLAIN.items(), ("networks", DCGAN), ("networks", MLP), ("strategy", Strategy)]:
+        for f in fields(cls):
+            for choice in getattr(f.type, "__args__", ()) if f.init and "Literal" in str(f.type) else ():
+                assert f"`{choice}`" in text, f"{section}.{f.name}={choice}"
+    for known in config.NAMED.values():
+        assert all(f'"{name}"' in text for name in known)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_what_is_set_exists(path):
+    known = {key for key, _ in settable()}
+    used = re.findall(r"--set (\w+\.\w+)=", path.read_text()) + re.findall(r'"(\w+\.\w+)=', path.read_text())
+    assert set(used) - {"section.key", "A.B"} <= known
+    if path.name != "extending.md":  # its strategy does not exist: below
+        for text in blocks(path, "toml"):
+            config.from_dict(tomllib.loads(text))
+
+
+# Commands
+
+
+def test_every_command_and_flag_is_documented():
+    text = (DOCS / "command-line.md").read_text()
+    sections = dict(re.findall(r"^## remuda (\w+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(COMMANDS)
+    for name, command in COMMANDS.items():
+        flags = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        assert set(re.findall(r"^\| `(--[a-z-]+)", sections[name], re.MULTILINE)) == flags, name
+
+
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_commands_that_are_shown_exist(path):
+    for name, rest in re.findall(r"^(?:\$ )?remuda (\w+)(.*)$", "\n".join(blocks(path, r"\w*")), re.MULTILINE):
+        known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", rest)) <= known, f"remuda {name}{rest}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_make_targets_that_are_shown_exist(path):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z]+)", path.read_text())) <= targets
+
+
+# Links
+
+
+def anchors(path: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
+        if target.startswith("http"):
+            continue
+        name, _, anchor = target.partition("#")
+        goal = (path.parent / name).resolve() if name else path
+        assert goal.exists(), target
+        assert not anchor or anchor in anchors(goal), target
+
+
+def test_the_map_knows_every_page():
+    links = re.findall(r"\]\(([^)#]+)", (DOCS / "index.md").read_text())
+    assert {(DOCS / link).resolve() for link in links} >= set(DOCS.rglob("*.md")) - {DOCS / "index.md"}
+
+
+# Figures
+
+
+def test_parameter_counts():
+    letter = DCGAN(conditional=True, judge_label=False)
+    checked = 0
+    for row in rows(DOCS / "networks.md"):
+        if re.fullmatch(r"\d+ x \d+ x \d+", row[0]):
+            shape = tuple(map(int, row[0].split(" x ")))
+            family = DCGAN if len(row) == 6 else MLP
+            pairs = [family(), family(conditional=True)]
+            modules = [make(shape, 10) for pair in pairs for make in (pair.generator, pair.discriminator)]
+            modules += [letter.discriminator(shape, 10)] if family is DCGAN else []
+            assert row[1:] == [f"{count_parameters(module):,}" for module in modules], row
+            checked += 1
+    assert checked == 9
+
+
+def test_the_papers_figures_are_those_of_the_recipes():
+    """A recipe that quotes a paper stands in a table beside the same numbers."""
+    page = rows(DOCS / "strategies" / "class-parallel.md")
+    for name in recipes.names():
+        paper = recipes.recipe(name).paper
+        figures = {str(value) for key, value in paper.items() if isinstance(value, float)}
+        if figures:
+            assert any(f"`{name}`" in row and figures <= set(row) for row in page), name
+
+
+def test_every_recipe_is_mentioned():
+    text = "".join(path.read_text() for path in (DOCS / "strategies").glob("*.md"))
+    assert all(f"`{name}`" in text for name in recipes.names() if name != "class-parallel-digits")
+    assert "class-parallel-digits" in (ROOT / "README.md").read_text()
+
+
+# Code
+
+
+@pytest.mark.parametrize(
+    "pages", [("README.md", "docs/record.md"), ("docs/python-api.md",), ("docs/engines.md",), ("docs/randomness.md",)]
+)
+def test_python_blocks_run_in_order(pages, tmp_path, monkeypatch):
+    """The record's page reads what the README's code has trained."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict = {}
+    for page in pages:
+        assert blocks(ROOT / page, "python")
+        for text in blocks(ROOT / page, "python"):
+            exec(compile(text, page, "exec"), namespace)
+
+
+def test_the_strategy_of_the_guide(tmp_path, monkeypatch, toy_data):
+    """As a module of its own, under the contract that every strategy is tested by, and through a whole run."""
+    (text,) = blocks(DOCS / "extending.md", "python")
+    (tmp_path / "carousel.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    from carousel import Carousel  # type: ignore[import-not-found]
+
+    monkeypatch.setitem(STRATEGIES, "carousel", Carousel)
+    for engine in contract.ENGINES:
+        contract.test_a_round_learns_and_reports_every_member(toy_data, "carousel", engine, "dcgan")
+        contract.test_rounds_are_pure(toy_data, "carousel", engine, "dcgan")
+        contract.test_a_fresh_start_from_saved_tensors_is_exact(toy_data, "carousel", engine)
+        contract.test_engines_agree_to_rounding(toy_data, "carousel", engine, "mlp")
+    contract.test_samples_have_the_shape_of_the_data(toy_data, "carousel", "mlp")
+
+    (recipe,) = blocks(DOCS / "extending.md", "toml")
+    short = ["strategy.steps_per_round=1", "run.rounds=2", "strategy.swap_every=2"]
+    values = config.override(tomllib.loads(recipe), short)
+    folder = remuda.run(config.from_dict(values), tmp_path / "run")
+    remuda.resume(folder, rounds=3)
+    assert remuda.load(folder).sample(2).shape == (2, 1, 8, 8)
+    with pytest.raises(remuda.UserError, match=r"strategy\.swap_every"):
+        config.from_dict(config.override(values, ["strategy.swap_every=0"]))
+
+
+def test_the_carousel_turns(tmp_path, monkeypatch, toy_data):
+    namespace: dict = {}
+    exec(blocks(DOCS / "extending.md", "python")[0], namespace)
+    monkeypatch.setitem(STRATEGIES, "carousel", namespace["Carousel"])
+    still = contract.Small(toy_data, "carousel", "stacked-loop", swap_every=2).train(1)[0]
+    turned = contract.Small(toy_data, "carousel", "stacked-loop", swap_every=1).train(1)[0]
+    for name, before in still.discriminator.params.items():
+        assert torch.equal(before, turned.discriminator.params[name].roll(-1, 0))
