@@ -35,6 +35,7 @@ soak: $(READY) ## the long series: kills at random moments
 
 bench: $(READY) ## the benchmarks, each printing its figure
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/herd_step.py --networks mlp --shape 1 28 28 --members 4
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist

@@ -13,10 +13,27 @@ from torch import Tensor
 from remuda import trees
 from remuda.trees import Tree
 
+_stacking = False  # set by stacked; a plain variable, since a compiler can read it
+
+
+def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """fn for all members at once: ``vmap``, with this module told of it."""
+    batched = torch.func.vmap(fn, randomness="error")  # draws come from keys; a global generator would break resume
+
+    def call(*rows: Any) -> Any:
+        global _stacking
+        before, _stacking = _stacking, True
+        try:
+            return batched(*rows)
+        finally:
+            _stacking = before
+
+    return call
+
 
 def transformed() -> bool:
     """Whether this code runs inside a function transform such as ``vmap``."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
+    return _stacking or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[Tensor, Any, Tree]:

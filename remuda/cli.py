@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 import remuda
+from remuda import bench, recipes, report
 from remuda import config as configs
 from remuda import data as datasets
-from remuda import recipes, report
 from remuda.engines import ENGINES
 from remuda.errors import UserError
 from remuda.herd import assemble
@@ -119,6 +119,22 @@ def show_data(
     flags = [f"data.name={_toml(name)}"] + ([f"data.path={_toml(data)}"] if data else [])
     config = configs.from_dict(configs.override({}, (settings or []) + flags))
     datasets.print_summary(datasets.load(config.data), console, anova)
+
+
+@app.command("bench")
+def show_expectations(
+    recipe: Annotated[str | None, typer.Argument(metavar="[RECIPE|FILE.toml]", help="Default: the digits.")] = None,
+    device: Device = None,
+    data: DataFolder = None,
+    settings: Setting = None,
+) -> None:
+    """Run a few steps here, and say what a whole run takes in time and memory."""
+    flags = [f"engine.device={_toml(device)}"] if device else []
+    flags += [f"data.path={_toml(data)}"] if data else []
+    for name in [recipe] if recipe else [name for name in recipes.names() if name.endswith("-digits")]:
+        config = recipes.recipe(name, *(settings or []), *flags)
+        expected = bench.measure(config, say=lambda text: console.print(text, highlight=False, soft_wrap=True))
+        console.print(f"{name} {bench.describe(expected)}", highlight=False, soft_wrap=True)
 
 
 @app.command("report")

@@ -24,7 +24,17 @@ from remuda.strategies import STRATEGIES, Standalone, Strategy
 class EngineConfig:
     name: Literal["stacked"] = "stacked"
     device: str = "auto"  # auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-    layout: Literal["auto", "loop", "vmap"] = "auto"  # members one after the other, or as one batch
+    layout: Literal["auto", "loop", "vmap"] = "auto"  # members one after the other (CPU), or as one batch (GPU)
+    compile: bool = True  # on a GPU: compile the herd's step and replay it from a CUDA graph
+    precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"  # of matrix products; auto: bf16 if compiled on a GPU
+    chunk: int = 0  # members stacked at a time; 0 = all, and fewer where memory asks for it
+    deterministic: bool = False  # on a GPU: only algorithms that repeat to the bit, so that resume is exact there too
+    threads: int = 0  # CPU threads; 0 = the cores that this process may use
+
+    def __post_init__(self):
+        for name in ("chunk", "threads"):
+            if getattr(self, name) < 0:
+                raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

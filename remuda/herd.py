@@ -1,5 +1,6 @@
 """A configuration come to life: data, networks, strategy and engine put together."""
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from remuda.config import EngineConfig, RunConfig
+from remuda.cores import usable_cores
 from remuda.data import Dataset, partition
 from remuda.data import load as load_data
 from remuda.data.batches import Batches
@@ -54,7 +56,7 @@ def assemble(config: RunConfig) -> Herd:
     strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed)
     num_members = strategy.num_members(config.run.members, num_classes)
     shares = _shares(config, strategy, dataset, num_members)
-    engine = Stacked(num_members, device, config.engine.layout)
+    engine = _engine(config.engine, num_members, device)
     batches = Batches(
         dataset,
         shares,
@@ -76,6 +78,21 @@ def _shares(config: RunConfig, strategy: Strategy, dataset: Dataset, num_members
         raise UserError(f"data.partition={kind} does not suit this strategy: use {' or '.join(strategy.partitions)}")
     data = replace(config.data, partition=kind)
     return partition(dataset.labels, num_members, data, len(dataset.classes), config.run.seed)
+
+
+def _engine(config: EngineConfig, num_members: int, device: torch.device) -> Engine:
+    torch.set_num_threads(config.threads or usable_cores())
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        torch.use_deterministic_algorithms(True)
+    return Stacked(
+        num_members,
+        device,
+        config.layout,
+        compile=config.compile and device.type == "cuda",
+        precision=config.precision,
+        chunk=config.chunk,
+    )
 
 
 def device_of(config: EngineConfig) -> torch.device:

@@ -52,6 +52,7 @@ def _train(record: Record, config: RunConfig, herd: Herd, progress: Progress) ->
         if position[0] > config.run.rounds:
             raise UserError(f"{record.folder} has already reached round {position[0]}: ask for more rounds than that")
         record.replace_config(config)
+        herd.engine.say = progress.note
         progress.start(record.folder, config.run.rounds, position[0], herd.engine.size)
         try:
             for t in range(position[0] + 1, config.run.rounds + 1):

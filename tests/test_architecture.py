@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "remuda"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-BASE = {"errors", "seeds", "trees", "calculus"}  # below everything
+BASE = {"errors", "seeds", "trees", "calculus", "cores"}  # below everything
 # What each part may import besides BASE and itself; a part is a folder or a file directly in remuda/.
 ALLOWED = {
     **dict.fromkeys(BASE, BASE),
@@ -28,6 +28,7 @@ ALLOWED = {
     "progress": BASE,
     "model": BASE | {"data", "engines", "record", "checkpoints", "strategies"},
     "samples": BASE | {"model", "images"},
+    "bench": BASE | {"config", "herd"},
     "herd": BASE | {"config", "data", "engines", "model", "record", "strategies"},
 }
 FREE = {"run", "cli", "", "__main__"}  # the loop and the facades know all the others

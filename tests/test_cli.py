@@ -62,6 +62,7 @@ def test_the_set_of_commands_and_flags_is_frozen():
         "resume": {"run", "--rounds", "--device"},
         "sample": {"run", "--n", "--label", "--out", "--seed", "--checkpoint", "--device"},
         "data": {"name", "--anova", "--data", "--set"},
+        "bench": {"recipe", "--device", "--data", "--set"},
         "report": {"run"},
         "list": set(),
     }
@@ -106,6 +107,8 @@ def test_the_other_commands(trained):
     shown = call("data", "digits", "--anova").stdout
     assert "1,501" in shown or "1501" in shown
     assert call("report", folder / "runs/small-001").returncode == 0
+    expected = call("bench", folder / "small.toml", "--set", "run.rounds=2000").stdout
+    assert re.search(r"ms a step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)", expected), expected
     assert call("resume", folder / "runs/small-001", "--rounds", 4).returncode == 0
     assert remuda.load(folder / "runs/small-001").round == 4
 

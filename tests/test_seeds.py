@@ -32,6 +32,12 @@ def test_octets_are_uniform_over_256_values():
     assert len(counts) == 256 and counts.min() > 800 and counts.max() < 1200
 
 
+@given(st.integers(1, 300), st.integers(0, 1 << 62))
+def test_the_formula_for_compilers_gives_the_same_octets(count, key):
+    key = torch.tensor(key)
+    assert torch.equal(seeds.octets(key, (count,)), seeds._octets_one_by_one(key, count))
+
+
 def test_streams_of_neighbouring_keys_are_not_correlated():
     streams = torch.stack([seeds.uniform(seeds.fold(KEY, i), (2000,)) for i in range(50)])
     correlations = torch.corrcoef(streams) - torch.eye(50)
@@ -58,4 +64,4 @@ def test_a_longer_normal_draw_begins_with_the_shorter(count, key):
 
 @given(st.integers(1, 500), st.integers(0, 1 << 62))
 def test_a_permutation_holds_everything_once(count, key):
-    assert sorted(seeds.permutation(key, count).tolist()) == list(range(count))
+    assert sorted(seeds.permutation(torch.tensor(key), count).tolist()) == list(range(count))

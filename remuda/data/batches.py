@@ -36,24 +36,32 @@ class Batches:
     ):
         self.images = dataset.images.to(device)
         self.labels = dataset.labels.to(device)
-        self.shares, self.members = shares, members
-        self.batch_size, self.seed = batch_size, seed
+        self.members, self.batch_size, self.seed = members, batch_size, seed
+        # Members with shares of one size draw together: (their rows, their ids, their shares as one tensor).
+        by_size: dict[int, list[int]] = {}
+        for row, member in enumerate(members):
+            by_size.setdefault(len(shares[member]), []).append(row)
+        self.groups = [
+            (rows, [members[row] for row in rows], torch.stack([shares[members[row]] for row in rows]).to(device))
+            for rows in by_size.values()
+        ]
 
     def draw(self, first: int, count: int) -> Batch:
         """Batches number first, ..., first + count - 1 of every member."""
-        index = torch.stack([self._indices(member, first, count) for member in self.members])
-        index = index.to(self.images.device)
+        shape = len(self.members), count, self.batch_size
+        index = torch.empty(shape, dtype=torch.int64, device=self.images.device)
+        for rows, members, shares in self.groups:
+            index[rows] = self._walk(members, shares, first, count)
         return Batch(self.images[index], self.labels[index])
 
-    def _indices(self, member: int, first: int, count: int) -> Tensor:
-        """Positions in the data set, (count, b)."""
-        share = self.shares[member]
+    def _walk(self, members: Sequence[int], shares: Tensor, first: int, count: int) -> Tensor:
+        """Positions in the data set, (members, count, b), for members with shares of one size."""
+        size = shares.shape[1]
         start, stop = first * self.batch_size, (first + count) * self.batch_size
-        first_epoch, last_epoch = start // len(share), (stop - 1) // len(share)
-        epochs = [
-            seeds.permutation(seeds.key(self.seed, "order", epoch, member), len(share))
-            for epoch in range(first_epoch, last_epoch + 1)
-        ]
-        offset = first_epoch * len(share)
-        walk = torch.cat(epochs)[start - offset : stop - offset]
-        return share[walk].reshape(count, self.batch_size)
+        orders = []
+        for epoch in range(start // size, (stop - 1) // size + 1):
+            keys = seeds.keys(self.seed, "order", members, epoch, device=shares.device)
+            orders.append(torch.func.vmap(lambda key: seeds.permutation(key, size))(keys))
+        offset = start // size * size
+        walk = torch.cat(orders, 1)[:, start - offset : stop - offset]
+        return shares.gather(1, walk).reshape(len(members), count, self.batch_size)

@@ -22,6 +22,7 @@ class Engine(ABC):
     size: int  # members in the whole population
     members: Sequence[int]  # ids of those hosted here, in the order of the rows
     device: torch.device
+    say: Callable[[str], None] = staticmethod(lambda text: None)  # where to tell the user of long work
 
     @abstractmethod
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:

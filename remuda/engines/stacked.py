@@ -1,4 +1,4 @@
-"""All members on one device: verbs are indexing, ``map`` is one ``vmap`` or a loop."""
+"""All members on one device: verbs are indexing, ``map`` is a loop, one ``vmap``, or a compiled program."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -6,16 +6,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from remuda import trees
+from remuda import calculus, trees
 from remuda.engines.base import Engine, Scan
+from remuda.engines.programs import Program, Signature, signature
 from remuda.trees import Tree
+
+PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
 
 
 class Stacked(Engine):
     """The population in one process.
 
     ``layout`` says how ``map`` treats the members: "vmap" runs them as one batch of networks, "loop" one after the
-    other. On a CPU a loop is as fast for perceptrons and half as long for convolutions, so "auto" loops there.
+    other. On a CPU a loop is the faster for all our networks, so "auto" loops there; see docs/performance.md.
+    ``compile`` makes a program of the steps of a Scan, ``precision`` is that of the matrix products in it. ``chunk``
+    bounds how many members are stacked at a time; where memory does not suffice, it is halved until it does.
     """
 
     def __init__(
@@ -23,21 +28,60 @@ class Stacked(Engine):
         size: int,
         device: torch.device | str = "cpu",
         layout: Literal["auto", "loop", "vmap"] = "auto",
+        *,
+        compile: bool | None = None,  # None: on a GPU
+        precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto",  # auto: bf16 in compiled programs on a GPU
+        chunk: int = 0,  # 0: all
     ):
         self.size = size
         self.members = range(size)
         self.device = torch.device(device)
-        self.looped = layout == "loop" or (layout == "auto" and self.device.type == "cpu")
+        on_gpu = self.device.type == "cuda"
+        self.looped = layout == "loop" or (layout == "auto" and not on_gpu)
+        self.compiled = on_gpu if compile is None else compile
+        self.precision = ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
+        self.chunk = chunk or size
+        self.programs: dict[tuple[Callable[..., Tree], Signature], Program] = {}
+        if on_gpu:
+            torch.set_float32_matmul_precision("highest" if self.precision == "fp32" else "high")
 
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
         if self.looped:
             return trees.stack([fn(*trees.row(rows, i)) for i in range(len(self.members))])
-        if isinstance(fn, Scan):
-            carry, *inputs = rows
-            by_step = trees.map(lambda leaf: leaf.transpose(0, 1), tuple(inputs))
-            carry, outs = Scan(_batched(fn.step))(carry, *by_step)
-            return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
-        return _batched(fn)(*rows)
+        while True:
+            try:
+                parts = [self._map_stacked(fn, part) for part in self._chunks(rows)]
+                break
+            except torch.OutOfMemoryError:
+                if self.chunk == 1:
+                    raise
+                self.chunk = -(-self.chunk // 2)
+                self.programs.clear()
+                torch.cuda.empty_cache()
+                self.say(f"the device's memory does not hold the herd at once: going on by {self.chunk} members")
+        return parts[0] if len(parts) == 1 else trees.map(lambda *leaves: torch.cat(leaves), *parts)
+
+    def _chunks(self, rows: Tree) -> list[Tree]:
+        starts = range(0, len(self.members), self.chunk)
+        return [trees.map(lambda leaf, a=start: leaf[a : a + self.chunk], rows) for start in starts]
+
+    def _map_stacked(self, fn: Callable[..., Tree], rows: Tree) -> Tree:
+        if not isinstance(fn, Scan):
+            return calculus.stacked(fn)(*rows)
+        carry, *inputs = rows
+        by_step = trees.map(lambda leaf: leaf.transpose(0, 1), tuple(inputs))
+        if self.compiled:
+            carry, outs = self._program(fn.step, carry, by_step)(carry, by_step)
+        else:
+            carry, outs = Scan(calculus.stacked(fn.step))(carry, *by_step)
+        return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
+
+    def _program(self, step: Callable[..., Tree], carry: Tree, inputs: Tree) -> Program:
+        key = step, signature((carry, inputs))
+        if key not in self.programs:
+            self.say("compiling; the first time on a machine this takes a minute or so")
+            self.programs[key] = Program(step, carry, inputs, PRECISIONS[self.precision])
+        return self.programs[key]
 
     def take(self, rows: Tree, source: Tensor) -> Tree:
         source = source.to(self.device)
@@ -58,7 +102,3 @@ class Stacked(Engine):
 
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
         return fn(server, *rows)
-
-
-def _batched(fn: Callable[..., Tree]) -> Callable[..., Tree]:
-    return torch.func.vmap(fn, randomness="error")  # draws come from keys; a global generator would break resume

@@ -100,7 +100,7 @@ class GAN:
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             on_real, buffers = apply(self.discriminator, params, discriminator.buffers, real, labels)
             on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, labels)
-            value = self.loss.discriminator(on_real, on_fakes, self.real_target)
+            value = self.loss.discriminator(on_real.float(), on_fakes.float(), self.real_target)
             if self.lipschitz == "penalty":
                 slopes = self._slopes_between(params, buffers, real, fakes, labels, key)
                 value = value + self.penalty * gradient_penalty(slopes)
@@ -125,7 +125,7 @@ class GAN:
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             outputs, buffers = apply(self.discriminator, discriminator.params, discriminator.buffers, images, labels)
-            return self.loss.generator(outputs), buffers
+            return self.loss.generator(outputs.float()), buffers
 
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
         return discriminator._replace(buffers=buffers), feedback, value

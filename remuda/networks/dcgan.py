@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from remuda.errors import UserError
 from remuda.networks.base import Networks
-from remuda.networks.layers import BatchNorm2d, Dropout, UpsampledConv2d, one_hot
+from remuda.networks.layers import BatchNorm2d, Conv2d, Dropout, UpsampledConv2d, one_hot
 
 SLOPE = 0.2  # of every LeakyReLU in the tables
 
@@ -79,7 +79,7 @@ class Generator(nn.Module):
             UpsampledConv2d(width, width // 2),
             BatchNorm2d(width // 2, net.epsilon),
             nn.LeakyReLU(SLOPE),
-            nn.Conv2d(width // 2, channels, 3, 1, 1),
+            Conv2d(width // 2, channels),
             nn.Tanh(),
         )
 
@@ -97,7 +97,7 @@ class Discriminator(nn.Module):
         layers: list[nn.Module] = []
         for i in range(4):
             layers += [
-                nn.Conv2d(widths[i], widths[i + 1], 3, 2, 1),
+                Conv2d(widths[i], widths[i + 1], stride=2),
                 nn.LeakyReLU(SLOPE),
                 Dropout(net.dropout),
             ]

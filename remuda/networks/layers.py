@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remuda import seeds
+from remuda.networks import products
+
+MOMENTUM = 0.1  # of BatchNorm's running statistics, in all the papers' tables
 
 
 class Dropout(nn.Module):
@@ -36,8 +39,38 @@ class BatchNorm2d(nn.BatchNorm2d):
     """BatchNorm without the count of batches, which a fixed momentum does not need."""
 
     def __init__(self, num_features: int, eps: float):
-        super().__init__(num_features, eps=eps, momentum=0.1)
+        super().__init__(num_features, eps=eps, momentum=MOMENTUM)
         self.num_batches_tracked = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.formulas(input) if self.training and torch.compiler.is_compiling() else super().forward(input)
+
+    def formulas(self, input: Tensor) -> Tensor:
+        """The same written out: a compiler fuses it, where ``vmap`` would fold members and channels into one axis."""
+        wide = input.float()
+        var, mean = torch.var_mean(wide, (0, 2, 3), correction=0)
+        count = input.numel() // input.shape[1]
+        unbiased = var.detach() * (count / max(1, count - 1))
+        cast(Tensor, self.running_mean).mul_(1 - MOMENTUM).add_(MOMENTUM * mean.detach())
+        cast(Tensor, self.running_var).mul_(1 - MOMENTUM).add_(MOMENTUM * unbiased)
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        shift = self.bias - mean * scale
+        return (wide * scale[:, None, None] + shift[:, None, None]).to(input.dtype)
+
+
+class Conv2d(nn.Conv2d):
+    """3x3 convolution with padding 1; as a matrix product where it is compiled."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
+        super().__init__(in_channels, out_channels, 3, stride, padding=1)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            return super().forward(input)
+        weight, bias = self.weight, cast(Tensor, self.bias)
+        if self.stride == (1, 1) and 9 * self.out_channels < self.in_channels:
+            return products.by_overlap(input, weight, bias)
+        return products.by_patches(input, weight, bias, self.stride[0])
 
 
 class UpsampledConv2d(nn.Conv2d):
@@ -52,9 +85,14 @@ class UpsampledConv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, 3, padding=1)
 
     def forward(self, input: Tensor) -> Tensor:
+        if input.shape[-1] < 4:  # here the libraries' transposed convolution is the slower
+            return super().forward(F.interpolate(input, scale_factor=2, mode="nearest"))
         flipped = self.weight.flip(2, 3).transpose(0, 1)
-        kernel = sum(F.pad(flipped, (left, 1 - left, top, 1 - top)) for left in (0, 1) for top in (0, 1))
-        return F.conv_transpose2d(input, cast(Tensor, kernel), self.bias, stride=2, padding=1)
+        smeared = [F.pad(flipped, (left, 1 - left, top, 1 - top)) for left in (0, 1) for top in (0, 1)]
+        kernel, bias = smeared[0] + smeared[1] + smeared[2] + smeared[3], cast(Tensor, self.bias)
+        if torch.compiler.is_compiling():
+            return products.upsampled_by_overlap(input, kernel, bias)
+        return F.conv_transpose2d(input, kernel, bias, stride=2, padding=1)
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

@@ -17,7 +17,7 @@ ENGINES = {
     "metered": lambda size: Metered(Stacked(size)),
 }
 if torch.cuda.is_available():
-    ENGINES["stacked-cuda"] = lambda size: Stacked(size, "cuda")
+    ENGINES["stacked-cuda"] = lambda size: Stacked(size, "cuda", compile=False)
 NETWORKS = {"mlp": MLP(latent=6, hidden=12), "dcgan": DCGAN(latent=6, width=8)}
 
 

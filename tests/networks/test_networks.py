@@ -7,8 +7,8 @@ import torch
 from rich.console import Console
 
 from remuda.errors import UserError
-from remuda.networks import DCGAN, MLP, NETWORKS, WCGAN, count_parameters
-from remuda.networks.layers import Dropout, UpsampledConv2d
+from remuda.networks import DCGAN, MLP, NETWORKS, WCGAN, count_parameters, products
+from remuda.networks.layers import BatchNorm2d, Dropout, UpsampledConv2d
 from remuda.networks.summary import tables
 
 CIFAR, MNIST, LABELS = (3, 32, 32), (1, 28, 28), torch.tensor([0, 9])
@@ -95,10 +95,11 @@ def test_summary_names_every_layer_and_the_totals():
     assert "1,051,139 parameters" in text and "98,401 parameters" in text and "128 x 16 x 16" in text
 
 
-def test_upsampled_convolution_equals_its_two_layers():
+@pytest.mark.parametrize("size", [2, 4, 7])
+def test_upsampled_convolution_equals_its_two_layers(size):
     torch.manual_seed(0)
     layer = UpsampledConv2d(3, 5).double()
-    x = torch.randn(2, 3, 4, 6, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, 3, 2 if size == 2 else 6, size, dtype=torch.float64, requires_grad=True)
     enlarged = torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest")
     expected = torch.nn.functional.conv2d(enlarged, layer.weight, layer.bias, padding=1)
     assert torch.allclose(layer(x), expected)
@@ -108,3 +109,26 @@ def test_upsampled_convolution_equals_its_two_layers():
         torch.autograd.grad(layer(x), at, slopes), torch.autograd.grad(expected, at, slopes), strict=True
     ):
         assert torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("size", [4, 5, 8])
+def test_convolutions_as_products(size):
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, size, size), (5, 3, 3, 3), (5,)))
+    kernel = torch.randn(3, 5, 4, 4, dtype=torch.float64)
+    conv2d, transposed = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
+    for stride in (1, 2):
+        expected = conv2d(x, weight, bias, stride, padding=1)
+        assert torch.allclose(products.by_patches(x, weight, bias, stride), expected)
+    assert torch.allclose(products.by_overlap(x, weight, bias), conv2d(x, weight, bias, padding=1))
+    expected = transposed(x, kernel, bias, stride=2, padding=1)
+    assert torch.allclose(products.upsampled_by_overlap(x, kernel, bias), expected)
+
+
+def test_batch_norm_written_out():
+    torch.manual_seed(0)
+    written, native = BatchNorm2d(3, 0.8), BatchNorm2d(3, 0.8)
+    x = torch.randn(4, 3, 5, 5) * 3 + 1
+    assert torch.allclose(written.formulas(x), native(x), atol=1e-6)
+    for name, buffer in native.named_buffers():
+        assert torch.allclose(dict(written.named_buffers())[name], buffer, atol=1e-6)

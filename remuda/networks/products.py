@@ -1,0 +1,80 @@
+"""Convolutions as matrix products, for compiled herds on a GPU.
+
+Under ``vmap`` a convolution whose weights differ by member becomes a grouped one, for which the libraries have few fast
+kernels; a matrix product becomes a batched product, which is what the hardware does best. The moves before and after
+it are element-wise, first along rows and then along columns, so that a compiler fuses them with their neighbours, also
+on the way back. All functions take and give (b, C, H, W).
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+ALIGNMENT = 8  # numbers; tensor cores read rows that begin at multiples of 16 bytes
+
+
+def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
+    """3x3 convolution with padding 1: collect each output pixel's inputs, then multiply. Pays where inputs are few."""
+    num_out, num_in = weight.shape[:2]
+    height, width = ((side - 1) // stride + 1 for side in x.shape[2:])
+    padded = pad(x.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
+    last_row, last_column = stride * (height - 1) + 1, stride * (width - 1) + 1
+    rows = torch.stack([padded[:, i : i + last_row : stride] for i in range(3)], 3)  # (b, h, W, 3, C)
+    patches = torch.stack([rows[:, :, j : j + last_column : stride] for j in range(3)], 4)  # (b, h, w, 3, 3, C)
+    product = _aligned_product(patches.reshape(-1, 9 * num_in), weight.permute(2, 3, 1, 0).reshape(-1, num_out))
+    return (product + bias.to(product.dtype)).reshape(-1, height, width, num_out).permute(0, 3, 1, 2)
+
+
+def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """3x3 convolution with stride 1 and padding 1: multiply, then add up shifted results. Pays with few outputs."""
+    num_out, num_in = weight.shape[:2]
+    batch, _, height, width = x.shape
+    pixels, matrix = x.permute(0, 2, 3, 1).reshape(-1, num_in), weight.permute(1, 2, 3, 0).reshape(num_in, -1)
+    taps = _aligned_product(pixels, matrix).reshape(batch, height, width, 3, 3, num_out)
+    columns = _sum(_shifted(part, down=1 - i) for i, part in enumerate(taps.unbind(3)))  # (b, h, w, 3, out)
+    total = _sum(_shifted(part, right=1 - j) for j, part in enumerate(columns.unbind(3)))
+    return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
+
+
+def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+    """Transposed convolution with a 4x4 kernel (in, out, 4, 4), stride 2 and padding 1: multiply, then add up.
+
+    Taps 0 and 1 lie side by side in a picture of twice the height (or width), taps 2 and 3 in another, and the two
+    pictures overlap, one shifted back by a pixel and one forth. A product for each half of the rows: cutting one large
+    product up would make the way back, where its slopes are collected, several times as long.
+    """
+    num_in, num_out = kernel.shape[:2]
+    batch, _, height, width = x.shape
+    pixels = x.permute(0, 2, 3, 1).reshape(-1, num_in)
+
+    def tall(half: int) -> Tensor:
+        matrix = kernel[:, :, 2 * half : 2 * half + 2].permute(0, 2, 3, 1).reshape(num_in, 8 * num_out)
+        parts = (pixels @ matrix).reshape(batch, height, width, 2, 4, num_out).permute(0, 1, 3, 2, 4, 5)
+        return parts.reshape(batch, 2 * height, width, 4, num_out)
+
+    columns = _sum(_shifted(tall(half), down=2 * half - 1) for half in (0, 1))
+    halves = columns.unflatten(3, (2, 2)).unbind(3)  # each (b, 2h, w, 2, out)
+    total = _sum(_shifted(part.flatten(2, 3), right=2 * half - 1) for half, part in enumerate(halves))
+    return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
+
+
+def _shifted(x: Tensor, down: int = 0, right: int = 0) -> Tensor:
+    """(b, H, W, ...) moved by -1, 0 or 1 pixels each way, zeros coming in."""
+    rows = slice(max(0, -down), x.shape[1] - max(0, down))
+    columns = slice(max(0, -right), x.shape[2] - max(0, right))
+    rest = (0, 0) * (x.ndim - 3)
+    return pad(x[:, rows, columns], (*rest, max(0, right), max(0, -right), max(0, down), max(0, -down)))
+
+
+def _sum(terms) -> Tensor:
+    first, *others = terms
+    for other in others:
+        first = first + other
+    return first
+
+
+def _aligned_product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, with zeros added so that the rows of both begin at aligned addresses."""
+    inner, outer = -a.shape[1] % ALIGNMENT, -b.shape[1] % ALIGNMENT
+    product = pad(a, (0, inner)) @ pad(b, (0, outer, 0, inner))
+    return product[:, : b.shape[1]]

@@ -1,0 +1,90 @@
+"""Compiled programs, on whatever device there is; the logic is the same on a CPU, less the graph."""
+
+import pytest
+import torch
+
+from remuda import seeds, trees
+from remuda.engines import Scan, Stacked
+from remuda.gan import GAN, LOSSES, Adam
+from remuda.networks import MLP
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def gan():
+    """A pair with everything that a compiler has to digest, small enough to compile in seconds."""
+    return GAN(
+        networks=MLP(latent=3, hidden=4, num_hidden=1),
+        shape=(1, 2, 2),
+        num_classes=2,
+        loss=LOSSES["non-saturating"],
+        generator_optimizer=Adam(1e-2, 0.5, 0.999, 1e-2),
+        discriminator_optimizer=Adam(1e-2, 0.5, 0.999, 1e-2),
+    )
+
+
+@pytest.fixture(scope="module")
+def compiled_and_eager():
+    """The same two rounds of three steps by both."""
+    game = gan()
+    states, outs = [], []
+    for compiled in (True, False):
+        engine = Stacked(3, DEVICE, "vmap", compile=compiled, precision="fp32")
+        said: list[str] = []
+        engine.say = said.append
+        pairs = engine.create(game.init)
+        for t in range(2):
+            key = torch.tensor(seeds.key(0, "test", t), device=DEVICE)
+            real = seeds.uniform(seeds.fold(key, 1), (3, 3, 1, 4, 1, 2, 2))
+            noise = seeds.normal(seeds.fold(key, 2), (3, 3, 1, 4, 3))
+            labels = torch.zeros(3, 3, 1, 4, dtype=torch.int64, device=DEVICE)
+            keys = torch.zeros(3, 3, dtype=torch.int64, device=DEVICE)
+            before = trees.map(torch.clone, pairs)
+            after, losses = engine.map(Scan(game.step), pairs, real, labels, noise, keys)
+            assert trees.equal(pairs, before), "the arguments are left alone"
+            pairs = after
+        states.append(pairs)
+        outs.append(losses)
+        assert len(said) == compiled, "compiled once, and the user told of it"
+    return states, outs
+
+
+def test_a_compiled_round_equals_the_eager_one(compiled_and_eager):
+    states, outs = compiled_and_eager
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, states), strict=True):
+        assert torch.allclose(a.double(), b.double(), atol=1e-5), name
+    for name in outs[0]:
+        assert outs[0][name].shape == (3, 3)
+        assert torch.allclose(outs[0][name], outs[1][name], atol=1e-5), name
+
+
+def test_chunks_change_nothing():
+    rows = {"x": torch.arange(5.0)}
+    inputs = torch.arange(10.0).reshape(5, 2)
+
+    def step(state, x):
+        return {"x": state["x"] * 2 + x}, state["x"]
+
+    whole = Stacked(5, layout="vmap").map(Scan(step), rows, inputs)
+    for chunk in (1, 2, 3, 5):
+        assert trees.equal(Stacked(5, layout="vmap", chunk=chunk).map(Scan(step), rows, inputs), whole)
+
+
+def test_a_full_memory_halves_the_chunk(monkeypatch):
+    engine = Stacked(5, layout="vmap")
+    said: list[str] = []
+    engine.say = said.append
+    stacked = engine._map_stacked
+
+    def small_memory(fn, rows):
+        if len(rows[0]["x"]) > 2:
+            raise torch.OutOfMemoryError
+        return stacked(fn, rows)
+
+    monkeypatch.setattr(engine, "_map_stacked", small_memory)
+    assert engine.map(lambda row: row["x"] + 1, {"x": torch.arange(5.0)}).tolist() == [1, 2, 3, 4, 5]
+    assert engine.chunk == 2 and len(said) == 2
+
+    monkeypatch.setattr(engine, "_map_stacked", lambda fn, rows: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(torch.OutOfMemoryError):
+        engine.map(lambda row: row["x"], {"x": torch.arange(5.0)})
