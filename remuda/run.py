@@ -25,6 +25,7 @@ class Interrupted(UserError):
 
 def run(config: RunConfig, out: str | Path | None = None, progress: Progress | None = None) -> Path:
     """Train a herd from the start; returns the folder of its record."""
+    config = replace(config, data=config.data.with_full_paths())  # a resume may start elsewhere
     herd = assemble(config)
     record = Record.create(Path(out) if out is not None else next_folder("run"), config, herd.facts)
     return _train(record, config, herd, progress or Silent())

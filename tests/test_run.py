@@ -185,7 +185,7 @@ def test_a_device_that_is_not_there_is_refused(tiny, device):
         assemble(make(tiny))
 
 
-def test_unequal_classes_train_in_step(tmp_path, toy_data):
+def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):
     """12, 5 and 2 images, batches of 4: everyone takes the same number of steps, an epoch of the average share."""
     from remuda.images import to_picture
 
@@ -193,8 +193,9 @@ def test_unequal_classes_train_in_step(tmp_path, toy_data):
         folder = tmp_path / "images" / toy_data.classes[label]
         folder.mkdir(parents=True, exist_ok=True)
         to_picture(image).save(folder / f"{i}.png")
+    monkeypatch.chdir(tmp_path)
     values = {
-        "data": {"name": f"folder:{tmp_path / 'images'}"},
+        "data": {"name": "folder:images"},
         "networks": {"name": "mlp", "hidden": 8},
         "strategy": {"name": "class-parallel", "batch_size": 4},
         "engine": {"device": "cpu"},
@@ -202,6 +203,8 @@ def test_unequal_classes_train_in_step(tmp_path, toy_data):
     }
     folder = remuda.run(config.from_dict(values), tmp_path / "run")
     assert Record.open(folder).rounds()[-1]["images"] == 2 * 3 * 2 * 4
+    monkeypatch.chdir("/")
+    remuda.resume(folder, rounds=3)
     model = remuda.load(folder)
     assert model.sample(3, labels="light").shape == (3, 1, 8, 8)
     assert torch.bincount(model.draw_labels(1900), minlength=3).sub(torch.tensor([1200, 500, 200])).abs().max() < 100

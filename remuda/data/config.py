@@ -1,10 +1,12 @@
 """What a run says about its data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, get_args
 
 from remuda.errors import UserError
 
+FOLDER = "folder:"  # begins the name of a data set that is a folder of images
 Split = Literal["train", "test"]
 PartitionName = Literal["auto", "class", "iid", "dirichlet", "subset"]
 
@@ -35,3 +37,12 @@ class DataConfig:
         if self.partition not in get_args(PartitionName):
             known = ", ".join(get_args(PartitionName))
             raise UserError(f"data.partition must be one of {known}, not {self.partition}")
+
+    def with_full_paths(self) -> "DataConfig":
+        """The same data from wherever the reader of a record stands."""
+        name, path = self.name, self.path
+        if name.startswith(FOLDER) and name != FOLDER:
+            name = FOLDER + str(Path(name.removeprefix(FOLDER)).expanduser().resolve())
+        if path:
+            path = str(Path(path).expanduser().resolve())
+        return replace(self, name=name, path=path)

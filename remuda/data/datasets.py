@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remuda.data import cifar, folder, idx, synthetic
-from remuda.data.config import DataConfig, Split
+from remuda.data.config import FOLDER, DataConfig, Split
 from remuda.data.files import Found, obtain
 from remuda.data.images import resize, to_bytes, to_colour, to_grey, to_unit
 from remuda.data.partition import evenly, ranks
@@ -33,7 +33,6 @@ _FASHION = (
     "Ankle boot",
 )
 _CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_FOLDER = "folder:"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class Dataset:
 
 def load(config: DataConfig, split: Split = "train") -> Dataset:
     """The data set that config names, with its limit, size and channels applied."""
-    if config.name.startswith(_FOLDER):
+    if config.name.startswith(FOLDER):
         return _folder(config, split)
     if config.name not in DATASETS:
         raise UserError(_unknown(config.name))
@@ -90,9 +89,9 @@ def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
 
 def _unknown(name: str) -> str:
     if name and Path(name).expanduser().is_dir():
-        return f"data.name {name!r} is a folder: write {_FOLDER}{name} to read its images"
-    nearest = difflib.get_close_matches(name.lower(), [*DATASETS, _FOLDER + "PATH"], n=1, cutoff=0.0)[0]
-    known = ", ".join([*DATASETS, _FOLDER + "PATH"])
+        return f"data.name {name!r} is a folder: write {FOLDER}{name} to read its images"
+    nearest = difflib.get_close_matches(name.lower(), [*DATASETS, FOLDER + "PATH"], n=1, cutoff=0.0)[0]
+    known = ", ".join([*DATASETS, FOLDER + "PATH"])
     return f"there is no data set {name!r}, did you mean {nearest}: known are {known}"
 
 
@@ -168,7 +167,7 @@ def _points(name: str, split: Split) -> Dataset:
 
 
 def _folder(config: DataConfig, split: Split) -> Dataset:
-    path = config.name.removeprefix(_FOLDER)
+    path = config.name.removeprefix(FOLDER)
     if not path:
         raise UserError("folder: needs a path: write folder:PATH with the path of a folder of images")
     return _dataset(config.name, *folder.read(Path(path).expanduser(), config, split))
