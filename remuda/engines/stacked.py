@@ -9,6 +9,7 @@ from torch import Tensor
 from remuda import calculus, trees
 from remuda.engines.base import Engine, Scan
 from remuda.engines.programs import Program, Signature, signature
+from remuda.errors import UserError
 from remuda.trees import Tree
 
 PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
@@ -71,17 +72,26 @@ class Stacked(Engine):
         carry, *inputs = rows
         by_step = trees.map(lambda leaf: leaf.transpose(0, 1), tuple(inputs))
         if self.compiled:
-            carry, outs = self._program(fn.step, carry, by_step)(carry, by_step)
+            carry, outs = self._run_program(fn.step, carry, by_step)
         else:
             carry, outs = Scan(calculus.stacked(fn.step))(carry, *by_step)
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
 
-    def _program(self, step: Callable[..., Tree], carry: Tree, inputs: Tree) -> Program:
+    def _run_program(self, step: Callable[..., Tree], carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
         key = step, signature((carry, inputs))
-        if key not in self.programs:
-            self.say("compiling; the first time on a machine this takes a minute or so")
-            self.programs[key] = Program(step, carry, inputs, PRECISIONS[self.precision])
-        return self.programs[key]
+        try:
+            if key not in self.programs:
+                self.say("compiling; the first time on a machine this takes a minute or so")
+                self.programs[key] = Program(step, carry, inputs, PRECISIONS[self.precision])
+            return self.programs[key](carry, inputs)
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"the herd's step could not be compiled ({reason}): PyTorch's compiler needs a C compiler and Triton; "
+                "do without by --set engine.compile=false"
+            ) from error
 
     def take(self, rows: Tree, source: Tensor) -> Tree:
         source = source.to(self.device)

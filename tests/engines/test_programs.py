@@ -5,6 +5,7 @@ import torch
 
 from remuda import seeds, trees
 from remuda.engines import Scan, Stacked
+from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
 from remuda.networks import MLP
 
@@ -88,3 +89,13 @@ def test_a_full_memory_halves_the_chunk(monkeypatch):
     monkeypatch.setattr(engine, "_map_stacked", lambda fn, rows: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(torch.OutOfMemoryError):
         engine.map(lambda row: row["x"], {"x": torch.arange(5.0)})
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="breaks the C++ compiler, which a GPU's programs do not use")
+def test_a_compiler_that_fails_is_named_with_the_remedy():
+    engine = Stacked(2, layout="vmap", compile=True)
+    with (
+        torch._inductor.config.patch({"cpp.cxx": (None, "no-such-compiler")}),
+        pytest.raises(UserError, match=r"could not be compiled .*engine\.compile=false"),
+    ):
+        engine.map(Scan(lambda state, x: (state * 3.25 + x, x)), torch.zeros(2), torch.zeros(2, 3))
