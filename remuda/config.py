@@ -29,7 +29,7 @@ class EngineConfig:
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"  # of matrix products; auto: bf16 if compiled on a GPU
     chunk: int = 0  # members stacked at a time; 0 = all, and fewer where memory asks for it
     deterministic: bool = False  # on a GPU: only algorithms that repeat to the bit, so that resume is exact there too
-    threads: int = 0  # CPU threads; 0 = the cores that this process may use
+    threads: int = 0  # CPU threads; 0 = PyTorch's choice, but no more than the cores that this process may use
 
     def __post_init__(self):
         for name in ("chunk", "threads"):

@@ -12,9 +12,6 @@ CGROUP = Path("/sys/fs/cgroup")
 def usable_cores(cgroup: Path = CGROUP) -> int:
     """Cores that the scheduler grants, and no more than the control group's quota of CPU time fills."""
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:  # the user's word
-        return int(asked)
     return max(1, min(granted, _quota(cgroup)))
 
 

@@ -81,7 +81,8 @@ def _shares(config: RunConfig, strategy: Strategy, dataset: Dataset, num_members
 
 
 def _engine(config: EngineConfig, num_members: int, device: torch.device) -> Engine:
-    torch.set_num_threads(config.threads or usable_cores())
+    # PyTorch's choice (physical cores, OMP_NUM_THREADS, what the caller has set), but no more than is granted.
+    torch.set_num_threads(config.threads or min(torch.get_num_threads(), usable_cores()))
     if config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
         torch.use_deterministic_algorithms(True)

@@ -163,6 +163,20 @@ def test_a_used_folder_is_refused(tiny, tmp_path):
         remuda.run(make(tiny), folder)
 
 
+def test_threads_are_no_more_than_granted(tiny, monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        monkeypatch.setattr("remuda.herd.usable_cores", lambda: 2)
+        assemble(make(tiny))
+        assert torch.get_num_threads() == 2
+        tiny["engine"]["threads"] = 5
+        assemble(make(tiny))
+        assert torch.get_num_threads() == 5
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_wrong_sizes_are_refused(tiny):
     for members in (11, -1):
         with pytest.raises(UserError, match=r"run\.members"):

@@ -59,11 +59,8 @@ def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
 
 
 def _shifted(x: Tensor, down: int = 0, right: int = 0) -> Tensor:
-    """(b, H, W, ...) moved by -1, 0 or 1 pixels each way, zeros coming in."""
-    rows = slice(max(0, -down), x.shape[1] - max(0, down))
-    columns = slice(max(0, -right), x.shape[2] - max(0, right))
-    rest = (0, 0) * (x.ndim - 3)
-    return pad(x[:, rows, columns], (*rest, max(0, right), max(0, -right), max(0, down), max(0, -down)))
+    """(b, H, W, ...) moved by some pixels each way: zeros come in on one side, what leaves on the other is cut off."""
+    return pad(x, (*(0, 0) * (x.ndim - 3), right, -right, down, -down))
 
 
 def _sum(terms) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 from remuda.errors import UserError
-from remuda.networks import DCGAN, MLP, NETWORKS, WCGAN, count_parameters, products
+from remuda.networks import DCGAN, MLP, NETWORKS, WCGAN, count_parameters
 from remuda.networks.layers import BatchNorm2d, Dropout, UpsampledConv2d
 from remuda.networks.summary import tables
 
@@ -109,20 +109,6 @@ def test_upsampled_convolution_equals_its_two_layers(size):
         torch.autograd.grad(layer(x), at, slopes), torch.autograd.grad(expected, at, slopes), strict=True
     ):
         assert torch.allclose(one, other)
-
-
-@pytest.mark.parametrize("size", [4, 5, 8])
-def test_convolutions_as_products(size):
-    torch.manual_seed(0)
-    x, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, size, size), (5, 3, 3, 3), (5,)))
-    kernel = torch.randn(3, 5, 4, 4, dtype=torch.float64)
-    conv2d, transposed = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
-    for stride in (1, 2):
-        expected = conv2d(x, weight, bias, stride, padding=1)
-        assert torch.allclose(products.by_patches(x, weight, bias, stride), expected)
-    assert torch.allclose(products.by_overlap(x, weight, bias), conv2d(x, weight, bias, padding=1))
-    expected = transposed(x, kernel, bias, stride=2, padding=1)
-    assert torch.allclose(products.upsampled_by_overlap(x, kernel, bias), expected)
 
 
 def test_batch_norm_written_out():

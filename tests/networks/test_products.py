@@ -1,0 +1,61 @@
+"""Convolutions as matrix products against the library's convolutions, alone and as a herd's compiled slopes."""
+
+import pytest
+import torch
+
+from remuda.networks import products
+
+
+@pytest.mark.parametrize("size", [4, 5, 8])
+def test_convolutions_as_products(size):
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, size, size), (5, 3, 3, 3), (5,)))
+    kernel = torch.randn(3, 5, 4, 4, dtype=torch.float64)
+    conv2d, transposed = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
+    for stride in (1, 2):
+        expected = conv2d(x, weight, bias, stride, padding=1)
+        assert torch.allclose(products.by_patches(x, weight, bias, stride), expected)
+    assert torch.allclose(products.by_overlap(x, weight, bias), conv2d(x, weight, bias, padding=1))
+    expected = transposed(x, kernel, bias, stride=2, padding=1)
+    assert torch.allclose(products.upsampled_by_overlap(x, kernel, bias), expected)
+
+
+def total(convolve):
+    """A function of (x, weight, kernel, bias) in which all three forms take part."""
+
+    def loss(x, weight, kernel, bias):
+        small, same, large = convolve(x, weight, kernel, bias)
+        return small.square().sum() + same.sin().sum() + large.cos().sum()
+
+    return loss
+
+
+def by_products(x, weight, kernel, bias):
+    return (
+        products.by_patches(x, weight, bias, 2),
+        products.by_overlap(x, weight, bias),
+        products.upsampled_by_overlap(x, kernel, bias),
+    )
+
+
+def by_library(x, weight, kernel, bias):
+    conv2d, transposed = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
+    return (
+        conv2d(x, weight, bias, 2, padding=1),
+        conv2d(x, weight, bias, padding=1),
+        transposed(x, kernel, bias, stride=2, padding=1),
+    )
+
+
+def test_slopes_of_a_compiled_herd():
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    shapes = (2, 3, 2, 4, 4), (2, 5, 2, 3, 3), (2, 2, 5, 4, 4), (2, 5)  # two members
+    rows = [torch.randn(shape, device=device) for shape in shapes]
+    every = tuple(range(4))
+    herd = torch.func.vmap(torch.func.grad(total(by_products), every))
+    slopes = torch.compile(herd, fullgraph=True)(*rows)
+    for member in range(2):
+        expected = torch.func.grad(total(by_library), every)(*(row[member] for row in rows))
+        for slope, one in zip(slopes, expected, strict=True):
+            assert torch.allclose(slope[member], one, atol=1e-3, rtol=1e-3)
