@@ -18,7 +18,11 @@ ENGINES = {
 }
 if torch.cuda.is_available():
     ENGINES["stacked-cuda"] = lambda size: Stacked(size, "cuda", compile=False)
-NETWORKS = {"mlp": MLP(latent=6, hidden=12), "dcgan": DCGAN(latent=6, width=8)}
+NETWORKS = {
+    "mlp": MLP(latent=6, hidden=12),
+    "mlp-conditional": MLP(latent=6, hidden=12, conditional=True),
+    "dcgan": DCGAN(latent=6, width=8),
+}
 
 
 class Small:
