@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-MARGIN = 1  # pixels between images
+MARGIN = 3  # pixels between images
 SMALLEST = 32  # images are enlarged to about this many pixels a side, to be visible
 
 

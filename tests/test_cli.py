@@ -92,9 +92,9 @@ def test_sample_to_a_grid_a_row_per_label_and_a_folder(trained, tmp_path):
     run = trained[0] / "runs/small-001"
     assert call("sample", run, "--n", 20, "--out", tmp_path / "a.png").returncode == 0
     assert call("sample", run, "--n", 5, "--label", "all", "--out", tmp_path / "b.png").returncode == 0
-    side = 33  # images enlarged to 32 pixels, and a margin of 1
-    assert Image.open(tmp_path / "a.png").size == (8 * side + 1, 3 * side + 1)
-    assert Image.open(tmp_path / "b.png").size == (5 * side + 1, 3 * side + 1)
+    side = 35  # images enlarged to 32 pixels, and a margin of 3
+    assert Image.open(tmp_path / "a.png").size == (8 * side + 3, 3 * side + 3)
+    assert Image.open(tmp_path / "b.png").size == (5 * side + 3, 3 * side + 3)
     assert call("sample", run, "--n", 4, "--label", "all", "--out", tmp_path / "images").returncode == 0
     again = remuda.data.load(remuda.data.DataConfig(name=f"folder:{tmp_path / 'images'}"))
     assert again.counts == [4, 4, 4] and again.shape == (1, 8, 8) and again.classes == ("0", "1", "2")
