@@ -34,9 +34,8 @@ class Expectation:
 def measure(config: RunConfig, num_steps: int = 4, say: Callable[[str], None] = lambda text: None) -> Expectation:
     """Run some stretches of num_steps steps of a configuration, and multiply."""
     whole = assemble(config)
-    steps_per_round = whole.num_batches // whole.strategy.discriminator_steps
-    short = replace(config, strategy=replace(config.strategy, steps_per_round=min(num_steps, steps_per_round)))
-    herd = assemble(short)
+    num_steps = min(num_steps, whole.num_steps)
+    herd = replace(whole, num_batches=num_steps * whole.strategy.discriminator_steps)
     herd.engine.say = say
     state, seconds = herd.start(), []
     for t in range(1, REPEATS + 2):
@@ -47,8 +46,8 @@ def measure(config: RunConfig, num_steps: int = 4, say: Callable[[str], None] = 
     return Expectation(
         device=str(herd.engine.device),
         first=seconds[0],
-        step=stretch / short.strategy.steps_per_round,
-        num_steps=steps_per_round,
+        step=stretch / num_steps,
+        num_steps=whole.num_steps,
         rounds=config.run.rounds,
         images_per_second=herd.images_per_round / stretch,
         memory=_memory(herd),

@@ -8,7 +8,6 @@ Written under a temporary name, synced, renamed. Nothing is pickled.
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import NamedTuple
 import safetensors
 from safetensors.torch import load_file, save_file
 
-from remuda import trees
+from remuda import disk, trees
 from remuda.errors import UserError
 from remuda.trees import Tree
 
@@ -41,7 +40,7 @@ def save(folder: Path, t: int, tree: Tree, keep: int) -> None:
         if final.exists():  # the same round again, after a resume from an earlier one
             shutil.rmtree(final)
         temporary.rename(final)
-        _sync(folder)
+        disk.sync(folder)
     except (OSError, safetensors.SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
@@ -61,7 +60,7 @@ def _write(folder: Path, t: int, tree: Tree) -> None:
     manifest = {"format": FORMAT, "round": t, "bytes": size, "sha256": _sha256(folder / TENSORS)}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
     for path in (folder / TENSORS, folder / MANIFEST, folder):
-        _sync(path)
+        disk.sync(path)
 
 
 def list_all(folder: Path) -> list[Checkpoint]:
@@ -124,11 +123,3 @@ def _complaint(checkpoint: Checkpoint) -> str | None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

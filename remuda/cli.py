@@ -39,7 +39,7 @@ Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"remuda {remuda.__version__}", highlight=False)
+        _say(f"remuda {remuda.__version__}")
         raise typer.Exit
 
 
@@ -105,7 +105,7 @@ def sample(
     model = remuda.load(run, checkpoint, device)
     target = out or run / "sample.png"
     write_samples(model, n, label, target, seed)
-    console.print(f"samples of round {model.round}: {target}", highlight=False, soft_wrap=True)
+    _say(f"samples of round {model.round}: {target}")
 
 
 @app.command("data")
@@ -133,14 +133,14 @@ def show_expectations(
     flags += [f"data.path={_toml(data)}"] if data else []
     for name in [recipe] if recipe else [name for name in recipes.names() if name.endswith("-digits")]:
         config = recipes.recipe(name, *(settings or []), *flags)
-        expected = bench.measure(config, say=lambda text: console.print(text, highlight=False, soft_wrap=True))
-        console.print(f"{name} {bench.describe(expected)}", highlight=False, soft_wrap=True)
+        expected = bench.measure(config, say=_say)
+        _say(f"{name} {bench.describe(expected)}")
 
 
 @app.command("report")
 def write_report(run: RunFolder) -> None:
     """Write a run's page anew."""
-    console.print(str(report.write(run)), highlight=False, soft_wrap=True)
+    _say(str(report.write(run)))
 
 
 @app.command("list")
@@ -163,23 +163,24 @@ def show_names() -> None:
 def _describe(config: configs.RunConfig) -> None:
     """What a run would be: its configuration, its networks, its size."""
     herd = assemble(config)
-    console.print(configs.to_toml(config), highlight=False, markup=False, soft_wrap=True)
+    _say(configs.to_toml(config))
     for table in summary.tables(config.networks, herd.facts.shape, len(herd.facts.classes)):
         console.print(table)
-    steps = herd.num_batches // herd.strategy.discriminator_steps
-    console.print(
+    _say(
         f"{count(herd.engine.size, 'member')}, {count(config.run.rounds, 'round')} of "
-        f"{count(steps, 'generator update')}, "
-        f"{herd.images_per_round:,} images a round; nothing was trained",
-        highlight=False,
-        soft_wrap=True,
+        f"{count(herd.num_steps, 'generator update')}, {herd.images_per_round:,} images a round; nothing was trained"
     )
 
 
 def _closing_words(folder: Path) -> None:
     grid = Record.open(folder).sample_grids()
-    console.print(f"samples: {grid[-1]}", highlight=False, soft_wrap=True)
-    console.print(f"page:    {folder / 'index.html'}", highlight=False, soft_wrap=True)
+    _say(f"samples: {grid[-1]}")
+    _say(f"page:    {folder / 'index.html'}")
+
+
+def _say(text: str) -> None:
+    """Plain text as it is: paths stay in one piece."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _progress() -> Progress:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from remuda.config import EngineConfig, RunConfig
-from remuda.cores import usable_cores
 from remuda.data import Dataset, partition
 from remuda.data import load as load_data
 from remuda.data.batches import Batches
+from remuda.devices import find_device, usable_cores
 from remuda.engines import Engine, Stacked
 from remuda.errors import UserError
 from remuda.model import Model
@@ -28,6 +28,11 @@ class Herd:
     batches: Batches
     facts: DataFacts
     num_batches: int  # of real data, per member and round
+
+    @property
+    def num_steps(self) -> int:
+        """Generator updates of every member in a round."""
+        return self.num_batches // self.strategy.discriminator_steps
 
     @property
     def images_per_round(self) -> int:
@@ -50,7 +55,7 @@ class Herd:
 
 
 def assemble(config: RunConfig) -> Herd:
-    device = device_of(config.engine)
+    device = find_device(config.engine.device)
     dataset = load_data(config.data)
     num_classes = len(dataset.classes)
     strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed)
@@ -94,19 +99,3 @@ def _engine(config: EngineConfig, num_members: int, device: torch.device) -> Eng
         precision=config.precision,
         chunk=config.chunk,
     )
-
-
-def device_of(config: EngineConfig) -> torch.device:
-    name = config.device
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"engine.device={name} is unknown: use auto, cpu, cuda or cuda:N")
-    found = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= found:
-        raise UserError(f"engine.device={name} is not there, {found} CUDA devices were found: use cpu or auto")
-    return device

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from remuda import checkpoints, seeds, trees
 from remuda.data.images import to_bytes
+from remuda.devices import find_device
 from remuda.engines import Stacked
 from remuda.errors import UserError
 from remuda.record import DataFacts, Record
@@ -36,9 +37,7 @@ class Model:
         Labels: one class by number or name, or n numbers; None draws them from the frequencies of the training data,
         as equation 5 of the class-parallel paper does. Image i depends on the seed, i and its label alone.
         """
-        if n < 1:
-            raise UserError(f"the number of samples must be at least 1, not {n}")
-        return self.generate(self._labels(n, labels, seed), seed)
+        return self.generate(self.choose_labels(n, labels, seed), seed)
 
     def generate(self, labels: Tensor, seed: int) -> Tensor:
         """One image for each label."""
@@ -79,7 +78,10 @@ class Model:
             raise UserError(f"label {label} is unknown: labels are 0 to {self.num_labels - 1}, named {shown}")
         return number
 
-    def _labels(self, n: int, labels: Labels, seed: int) -> Tensor:
+    def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
+        """n label numbers, as ``sample`` describes them."""
+        if n < 1:
+            raise UserError(f"the number of samples must be at least 1, not {n}")
         if labels is None:
             return self.draw_labels(n, seed)
         if isinstance(labels, int | str):
@@ -104,5 +106,5 @@ def load(run: str | Path, checkpoint: int | None = None, device: str = "cpu") ->
     num_classes = len(facts.classes)
     strategy = config.strategy.bind(config.networks, facts.shape, num_classes, config.run.seed)
     num_members = strategy.num_members(config.run.members, num_classes)
-    state = checkpoints.load(chosen, strategy.init(Stacked(num_members, device)))
+    state = checkpoints.load(chosen, strategy.init(Stacked(num_members, find_device(device))))
     return Model(strategy, state, facts, strategy.num_labels(num_members, num_classes), chosen.round)

@@ -11,14 +11,13 @@ index.html         a page that shows all this
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from remuda import checkpoints, config
+from remuda import checkpoints, config, disk
 from remuda.config import RunConfig
 from remuda.errors import UserError
 from remuda.trees import Tree
@@ -55,8 +54,8 @@ class Record:
                 raise UserError(f"{folder} is not empty: {hint} another --out")
             (folder / "samples").mkdir()
             (folder / "checkpoints").mkdir()
-            _replace(folder / "data.json", json.dumps(asdict(facts), indent=1))
-            _replace(folder / "config.toml", settings)
+            disk.write_text(folder / "data.json", json.dumps(asdict(facts), indent=1))
+            disk.write_text(folder / "config.toml", settings)
         except OSError as error:
             raise UserError(f"a run cannot be written to {folder} ({error.strerror}): choose another --out") from None
         return cls(folder)
@@ -91,12 +90,12 @@ class Record:
             raise UserError(f"{self.folder / 'data.json'} cannot be read ({error}): the run is damaged") from None
 
     def replace_config(self, run_config: RunConfig) -> None:
-        _replace(self.folder / "config.toml", config.to_toml(run_config))
+        disk.write_text(self.folder / "config.toml", config.to_toml(run_config))
 
     def add_environment(self, environment: dict[str, Any]) -> None:
         path = self.folder / "environment.json"
         entries = json.loads(path.read_text()) if path.exists() else []
-        _replace(path, json.dumps([*entries, environment], indent=1))
+        disk.write_text(path, json.dumps([*entries, environment], indent=1))
 
     # Rounds
 
@@ -113,7 +112,7 @@ class Record:
     def forget_rounds_after(self, t: int) -> None:
         """Rounds that were run but not saved will be run again."""
         kept = [json.dumps(line) + "\n" for line in self.rounds() if line["round"] <= t]
-        _replace(self.folder / "rounds.jsonl", "".join(kept))
+        disk.write_text(self.folder / "rounds.jsonl", "".join(kept))
         for path in self.sample_grids():
             if int(path.stem.removeprefix("round-")) > t:
                 path.unlink()
@@ -144,13 +143,3 @@ def next_folder(name: str, parent: Path = Path("runs")) -> Path:
     while (folder := parent / f"{name}-{number:03d}").exists():
         number += 1
     return folder
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that it is, at any moment, the old or the new one."""
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -16,17 +16,12 @@ def write_samples(model: Model, n: int, label: str | None, target: Path, seed: i
 
     A folder gets one sub-folder per label, which ``folder:PATH`` reads again.
     """
-    if n < 1:
-        raise UserError(f"--n must be at least 1, not {n}")
     columns = COLUMNS
     if label == "all":
-        model.label_number(0)  # refuses a model without labels
-        labels = torch.arange(model.num_labels).repeat_interleave(n)
+        labels = torch.cat([model.choose_labels(n, number, seed) for number in range(max(1, model.num_labels))])
         columns = n
-    elif label is None:
-        labels = model.draw_labels(n, seed)
     else:
-        labels = torch.full((n,), model.label_number(label))
+        labels = model.choose_labels(n, label, seed)
     images = model.generate(labels, seed)
     if target.suffix.lower() == ".png":
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "remuda"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-BASE = {"errors", "seeds", "trees", "calculus", "cores"}  # below everything
+BASE = {"errors", "seeds", "trees", "calculus", "devices", "disk"}  # below everything
 # What each part may import besides BASE and itself; a part is a folder or a file directly in remuda/.
 ALLOWED = {
     **dict.fromkeys(BASE, BASE),

@@ -19,6 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from remuda import disk
 from remuda.data.sources import Package, Source
 from remuda.errors import UserError
 
@@ -132,14 +133,9 @@ def _publish(paths: Sequence[Path], folder: Path) -> None:
     """Move complete files to their final names, flushed first: a crash leaves a whole file or none."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        disk.sync(path)
         path.replace(folder / path.name)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    disk.sync(folder)
 
 
 def _md5(path: Path) -> str:

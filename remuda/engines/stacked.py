@@ -81,7 +81,7 @@ class Stacked(Engine):
         key = step, signature((carry, inputs))
         try:
             if key not in self.programs:
-                self.say("compiling; the first time on a machine this takes a minute or so")
+                self.say("compiling; the first time on a machine this takes some minutes")
                 self.programs[key] = Program(step, carry, inputs, PRECISIONS[self.precision])
             return self.programs[key](carry, inputs)
         except Exception as error:

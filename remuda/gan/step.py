@@ -1,5 +1,6 @@
 """One pair: how it starts, how it learns, how it generates. Pure functions; nothing here knows of a population."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -44,7 +45,7 @@ class GAN:
         generator, discriminator = self._build(0)
         object.__setattr__(self, "generator", generator)
         object.__setattr__(self, "discriminator", discriminator)
-        object.__setattr__(self, "sampler", self._build(0)[0].eval())
+        object.__setattr__(self, "sampler", copy.deepcopy(generator).eval())
 
     def _build(self, key: int) -> tuple[nn.Module, nn.Module]:
         with torch.random.fork_rng(devices=[]):

@@ -1,6 +1,6 @@
 import os
 
-from remuda.cores import usable_cores
+from remuda.devices import usable_cores
 
 
 def test_no_more_than_the_scheduler_grants(tmp_path):

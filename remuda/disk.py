@@ -1,0 +1,22 @@
+"""Files that are, at any moment and after any crash, the old or the new one."""
+
+import os
+from pathlib import Path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's content as a whole."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+    sync(temporary)
+    temporary.replace(path)
+
+
+def sync(path: Path) -> None:
+    """Have a file's content, or a folder's entries, reach the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
