@@ -18,7 +18,7 @@ from remuda.data.batches import Batches
 from remuda.data.datasets import Dataset
 from remuda.engines import Stacked
 from remuda.networks import NETWORKS
-from remuda.networks.layers import UpsampledConv2d
+from remuda.networks.layers import Dropout, UpsampledConv2d
 from remuda.strategies import ClassParallel
 
 FLOPS, BYTES = 790e12, 4.8e12  # a second: measured matrix products in bf16, and the memory's data sheet
@@ -42,6 +42,8 @@ def forward(module, *inputs) -> tuple[int, int]:
     totals = [0, 0]
 
     def count(layer, _, out):
+        if isinstance(layer, Dropout):
+            return  # its masks are hashes, made where they are used
         taps = 4 if isinstance(layer, UpsampledConv2d) else 9
         fan_in = getattr(layer, "in_features", 0) or getattr(layer, "in_channels", 0) * taps
         totals[0] += out.numel() * fan_in

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from remuda.calculus import transformed
+
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # odd 64-bit multipliers, as the signed numbers that torch has
 _MULTIPLIER = 0xD6E8FEB86659FD93 - (1 << 64)
 
@@ -52,21 +54,24 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """8 random bits an element, as int32 in 0..255: a quarter of the price of ``bits``."""
+    """8 random bits an element, as uint8: a quarter of the price of ``bits``, whose bytes they are."""
     count = math.prod(shape)
     if torch.compiler.is_compiling():
         return _octets_one_by_one(key, count).reshape(tuple(shape))
     words = bits(key, ((count + 3) // 4,))
-    return torch.cat([words >> shift & 0xFF for shift in (0, 8, 16, 24)])[:count].reshape(tuple(shape))
+    if transformed():  # not every version can look at a batched tensor's bytes
+        octets = torch.stack([words >> shift & 0xFF for shift in (0, 8, 16, 24)], 1).to(torch.uint8).flatten()
+    else:
+        octets = words.view(torch.uint8)
+    return octets[:count].reshape(tuple(shape))
 
 
 def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
     """The same with a hash for each: more arithmetic, but a single formula, which a compiler fuses with its use."""
-    quarter = (count + 3) // 4
     place = torch.arange(count, dtype=torch.int32, device=key.device)
     low, high = key.to(torch.int32), (key >> 32).to(torch.int32)
-    words = _mix(_mix((place % quarter) ^ low) + high)
-    return words >> 8 * (place // quarter) & 0xFF
+    words = _mix(_mix((place >> 2) ^ low) + high)
+    return (words >> 8 * (place & 3) & 0xFF).to(torch.uint8)
 
 
 def uniform(key: Tensor, shape: Sequence[int]) -> Tensor:

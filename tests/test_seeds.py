@@ -35,7 +35,9 @@ def test_octets_are_uniform_over_256_values():
 @given(st.integers(1, 300), st.integers(0, 1 << 62))
 def test_the_formula_for_compilers_gives_the_same_octets(count, key):
     key = torch.tensor(key)
-    assert torch.equal(seeds.octets(key, (count,)), seeds._octets_one_by_one(key, count))
+    plain = seeds.octets(key, (count,))
+    assert torch.equal(plain, seeds._octets_one_by_one(key, count))
+    assert torch.equal(plain, torch.func.vmap(lambda key: seeds.octets(key, (count,)))(key[None])[0])
 
 
 def test_streams_of_neighbouring_keys_are_not_correlated():

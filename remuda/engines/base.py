@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,15 +58,28 @@ class Engine(ABC):
         return None
 
 
+class Pieces(NamedTuple):
+    """A step that begins with K equal pieces; its inputs all have a leading axis K.
+
+    ``carry, out = repeated(carry, *inputs[k])`` for k = 0, 1, ..., K - 1, then ``carry, out = last(carry,
+    *inputs[K - 1])``. Both put out dicts; the step puts out their union, the first averaged over k.
+    """
+
+    repeated: Callable[..., tuple[Tree, dict[str, Tensor]]]
+    last: Callable[..., tuple[Tree, dict[str, Tensor]]]
+
+
 @dataclass(frozen=True)
 class Scan:
     """A member function made of equal steps: ``carry, out = step(carry, *inputs[s])`` for s = 0, 1, ...
 
     Calling it runs the steps one after the other and stacks what they put out. Engines may look inside, to stack,
-    compile or replay the single step.
+    compile or replay the single step. ``pieces`` is the same step in other words, where parts of it repeat: a compiler
+    takes its time by the length of what it is given, and so gets each piece once.
     """
 
     step: Callable[..., tuple[Tree, Tree]]
+    pieces: Pieces | None = None
 
     def __call__(self, carry: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
         num_steps = trees.leaves(inputs)[0].shape[0]

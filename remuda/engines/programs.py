@@ -1,5 +1,6 @@
-"""One step for the whole herd as a program: stacked, compiled, and replayed from a CUDA graph over static buffers."""
+"""A herd's steps as a program: stacked, compiled, and replayed from a CUDA graph over static buffers."""
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -7,9 +8,14 @@ import torch
 from torch import Tensor
 
 from remuda import calculus, trees
+from remuda.engines.base import Scan
 from remuda.trees import Tree
 
 WARM_UP = 3  # calls before a capture: compilation, library handles, lazily allocated workspaces
+
+# PyTorch 2.11's compiler pads the strides of intermediate results on a GPU, and then reads some of them wrongly where
+# they are cut by negative paddings: a convolutional critic's gradient penalty came out with slopes that were 100 % off.
+OPTIONS: dict[str, Any] = {"comprehensive_padding": False}
 
 Signature = tuple[tuple[torch.Size, torch.dtype], ...]
 
@@ -19,47 +25,83 @@ def signature(tree: Tree) -> Signature:
     return tuple((leaf.shape, leaf.dtype) for leaf in trees.leaves(tree))
 
 
-class Program:
-    """The steps of a Scan for stacked members.
+class Piece:
+    """A member function ``carry, out = fn(carry, *inputs)``, compiled for all members.
 
-    Everything that a step reads and writes lives at fixed addresses: the carry, the inputs of all steps, what the
-    steps put out, and the number of the step, which the step itself advances. So a step is the same work each time, and
-    a round is that many replays, with nothing to wait for in between.
+    It overwrites the carry, reads the inputs at a position, and writes what it puts out into the row of that position.
     """
 
-    def __init__(self, step: Callable[..., Any], carry: Tree, inputs: Tree, precision: torch.dtype):
-        self.step, self.precision = calculus.stacked(step), precision
-        self.carry, self.inputs = trees.map(torch.clone, carry), trees.map(torch.clone, inputs)
+    def __init__(self, fn: Callable[..., Any], num_rows: int, precision: torch.dtype):
+        self.num_rows, self.outs = num_rows, None
+        member_function = calculus.stacked(fn)
+
+        def in_place(carry: Tree, inputs: Tree, position: Tensor) -> Tree:
+            now = trees.map(lambda leaf: leaf.index_select(0, position)[0], inputs)
+            with torch.autocast(position.device.type, precision, enabled=precision != torch.float32):
+                after, out = member_function(carry, *now)
+            trees.map(lambda old, new: old.copy_(new), carry, after)
+            return out
+
+        self.compiled = torch.compile(_with_own_code(in_place), fullgraph=True, dynamic=False, options=OPTIONS)
+
+    def run(self, carry: Tree, inputs: Tree, position: Tensor) -> None:
+        out = self.compiled(carry, inputs, position)
+        if self.outs is None:
+            self.outs = trees.map(lambda leaf: leaf.new_empty(self.num_rows, *leaf.shape), out)
+        trees.map(lambda rows, leaf: rows.index_copy_(0, position, leaf[None]), self.outs, out)
+
+
+class Program:
+    """The steps of a Scan for stacked members; inputs have a leading axis of steps.
+
+    Everything that a step reads and writes lives at fixed addresses: the carry, the inputs of all steps, what the
+    steps put out, and the position among them, which the step itself advances. So a step is the same work each time,
+    and a round is that many replays, with nothing to wait for in between.
+    """
+
+    def __init__(self, scan: Scan, carry: Tree, inputs: Tree, precision: torch.dtype):
         first = trees.leaves(inputs)[0]
         self.num_steps = first.shape[0]
+        self.repeats = first.shape[2] if scan.pieces else 0
+        num_rows = self.num_steps * max(1, self.repeats)
+        functions = scan.pieces or (scan.step,)
+        self.pieces = [Piece(function, num_rows, precision) for function in functions]
+        self.carry = trees.map(torch.clone, carry)
+        self.inputs = trees.map(torch.clone, self._by_position(inputs))
         self.position = torch.zeros(1, dtype=torch.int64, device=first.device)
-        self.outs: Tree = None
-        self.compiled = torch.compile(self._step_in_place, fullgraph=True, dynamic=False)
         self.replay: Callable[[], None] = self._advance
         if first.device.type == "cuda":
             self.replay = self._captured()
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
-        """All steps from this carry; inputs have a leading axis of steps, and so has what is put out."""
+        """All steps from this carry; what they put out has a leading axis of steps too."""
         _overwrite(self.carry, carry)
-        _overwrite(self.inputs, inputs)
+        _overwrite(self.inputs, self._by_position(inputs))
         self.position.zero_()
         for _ in range(self.num_steps):
             self.replay()
-        return trees.map(torch.clone, self.carry), trees.map(torch.clone, self.outs)
+        return _copied(self.carry), self._outs()
 
-    def _step_in_place(self, carry: Tree, inputs: Tree, position: Tensor) -> Tree:
-        now = trees.map(lambda leaf: leaf.index_select(0, position)[0], inputs)
-        with torch.autocast(position.device.type, self.precision, enabled=self.precision != torch.float32):
-            after, out = self.step(carry, *now)
-        _overwrite(carry, after)
-        return out
+    def _by_position(self, inputs: Tree) -> Tree:
+        """Leaves (steps, members, repeats, ...) as (steps * repeats, members, ...)."""
+        return trees.map(lambda leaf: leaf.transpose(1, 2).flatten(0, 1), inputs) if self.repeats else inputs
+
+    def _outs(self) -> Tree:
+        if not self.repeats:
+            return trees.map(torch.clone, self.pieces[0].outs)
+        repeated, last = (
+            trees.map(lambda rows: rows.unflatten(0, (self.num_steps, self.repeats)), piece.outs)
+            for piece in self.pieces
+        )
+        return trees.map(lambda rows: rows.mean(1), repeated) | trees.map(lambda rows: rows[:, -1].clone(), last)
 
     def _advance(self) -> None:
-        out = self.compiled(self.carry, self.inputs, self.position)
-        if self.outs is None:
-            self.outs = trees.map(lambda leaf: leaf.new_empty(self.num_steps, *leaf.shape), out)
-        trees.map(lambda rows, leaf: rows.index_copy_(0, self.position, leaf[None]), self.outs, out)
+        for k in range(max(1, self.repeats)):
+            if k > 0:
+                self.position.add_(1)
+            self.pieces[0].run(self.carry, self.inputs, self.position)
+        for piece in self.pieces[1:]:
+            piece.run(self.carry, self.inputs, self.position)
         self.position.add_(1)
 
     def _captured(self) -> Callable[[], None]:
@@ -78,4 +120,19 @@ class Program:
 
 
 def _overwrite(static: Tree, values: Tree) -> None:
-    trees.map(lambda old, new: old.copy_(new), static, values)
+    pairs: list[tuple[Tensor, Tensor]] = []
+    trees.map(lambda old, new: pairs.append((old, new)), static, values)
+    olds, news = zip(*pairs, strict=True)
+    # A few launches instead of one a leaf.
+    torch._foreach_copy_(list(olds), list(news))  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _copied(static: Tree) -> Tree:
+    copy = trees.map(torch.empty_like, static)
+    _overwrite(copy, static)
+    return copy
+
+
+def _with_own_code(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of fn with a code object of its own: the compiler refuses to compile one code object many times."""
+    return types.FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__, None, fn.__closure__)

@@ -42,7 +42,7 @@ class Stacked(Engine):
         self.compiled = on_gpu if compile is None else compile
         self.precision = ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
         self.chunk = chunk or size
-        self.programs: dict[tuple[Callable[..., Tree], Signature], Program] = {}
+        self.programs: dict[tuple[Scan, Signature], Program] = {}
         if on_gpu:
             torch.set_float32_matmul_precision("highest" if self.precision == "fp32" else "high")
 
@@ -72,17 +72,17 @@ class Stacked(Engine):
         carry, *inputs = rows
         by_step = trees.map(lambda leaf: leaf.transpose(0, 1), tuple(inputs))
         if self.compiled:
-            carry, outs = self._run_program(fn.step, carry, by_step)
+            carry, outs = self._run_program(fn, carry, by_step)
         else:
             carry, outs = Scan(calculus.stacked(fn.step))(carry, *by_step)
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
 
-    def _run_program(self, step: Callable[..., Tree], carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
-        key = step, signature((carry, inputs))
+    def _run_program(self, scan: Scan, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
+        key = scan, signature((carry, inputs))
         try:
             if key not in self.programs:
                 self.say("compiling; the first time on a machine this takes some minutes")
-                self.programs[key] = Program(step, carry, inputs, PRECISIONS[self.precision])
+                self.programs[key] = Program(scan, carry, inputs, PRECISIONS[self.precision])
             return self.programs[key](carry, inputs)
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):

@@ -1,5 +1,6 @@
 """Adam as a pure function: parameters and moments in, parameters and moments out."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,13 +39,15 @@ class Adam:
 
     def _formulas(self, params, slopes, moments):
         count = moments.steps + 1
-        correction1, correction2 = 1 - self.beta1**count, 1 - self.beta2**count
+        # 1 - beta ** count; with both corrections in two numbers, the rest is the least arithmetic for a compiler.
+        correction1, correction2 = (-torch.expm1(count * _log(beta)) for beta in (self.beta1, self.beta2))
+        root = torch.sqrt(correction2)
+        rate, epsilon = self.lr * root / correction1, self.epsilon * root
         first, second, updated = {}, {}, {}
         for name, slope in slopes.items():
-            first[name] = torch.lerp(moments.first[name], slope, 1 - self.beta1)
-            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * slope.square()
-            scale = torch.sqrt(second[name] / correction2) + self.epsilon
-            updated[name] = params[name] - self.lr * (first[name] / correction1) / scale
+            first[name] = self.beta1 * moments.first[name] + (1 - self.beta1) * slope
+            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * (slope * slope)
+            updated[name] = params[name] - rate * first[name] / (torch.sqrt(second[name]) + epsilon)
         return updated, Moments(first, second, count)
 
     def _fused(self, params, slopes, moments):
@@ -71,3 +74,7 @@ class Adam:
         )
         params, first, second = (dict(zip(names, tensors, strict=True)) for tensors in (updated, first, second))
         return params, Moments(first, second, count)
+
+
+def _log(beta: float) -> float:
+    return math.log(beta) if beta else -math.inf

@@ -64,9 +64,9 @@ class GAN:
         return Pair(player, recruit(discriminator, self.discriminator_optimizer), average)
 
     def step(
-        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, key: Tensor
+        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, keys: Tensor
     ) -> tuple[Pair, dict[str, Tensor]]:
-        """K updates of the discriminator, then one of the generator; real, labels and noise have a leading axis K.
+        """K updates of the discriminator, then one of the generator; all arguments have a leading axis K.
 
         The generator answers for the last batch of fakes that the discriminator has seen, as in the papers' step of
         two minibatches, so that one pass through it serves both updates.
@@ -76,14 +76,32 @@ class GAN:
         for k in range(real.shape[0]):
             fakes, buffers, pull = self.imagine(generator, noise[k], labels[k])
             generator = generator._replace(buffers=buffers)
-            discriminator, loss = self.discriminate(discriminator, real[k], fakes, labels[k], key + k)
+            discriminator, loss = self.discriminate(discriminator, real[k], fakes, labels[k], keys[k])
             losses.append(loss)
-        discriminator, feedback, generator_loss = self.judge(discriminator, fakes, labels[-1])
-        generator = self.descend(generator, pull(feedback))
-        if self.ema:
-            average = blend(average, generator, self.ema)
-        metrics = {"discriminator_loss": torch.stack(losses).mean(), "generator_loss": generator_loss}
-        return Pair(generator, discriminator, average), metrics
+        pair, metrics = self._answer(Pair(generator, discriminator, average), fakes, pull, labels[-1])
+        return pair, {"discriminator_loss": torch.stack(losses).mean(), **metrics}
+
+    def discriminator_step(
+        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, key: Tensor
+    ) -> tuple[Pair, dict[str, Tensor]]:
+        """One of the discriminator's updates in ``step``."""
+        fakes, buffers, _ = self.imagine(pair.generator, noise, labels)
+        discriminator, loss = self.discriminate(pair.discriminator, real, fakes, labels, key)
+        pair = pair._replace(generator=pair.generator._replace(buffers=buffers), discriminator=discriminator)
+        return pair, {"discriminator_loss": loss}
+
+    def generator_step(self, pair: Pair, labels: Tensor, noise: Tensor) -> tuple[Pair, dict[str, Tensor]]:
+        """The rest of ``step``: the same fakes as in the last update of the discriminator are made once more."""
+        fakes, _, pull = self.imagine(pair.generator, noise, labels)
+        return self._answer(pair, fakes, pull, labels)
+
+    def _answer(
+        self, pair: Pair, fakes: Tensor, pull: Callable[[Tensor], Slopes], labels: Tensor
+    ) -> tuple[Pair, dict[str, Tensor]]:
+        discriminator, feedback, loss = self.judge(pair.discriminator, fakes, labels)
+        generator = self.descend(pair.generator, pull(feedback))
+        average = blend(pair.average, generator, self.ema) if self.ema else pair.average
+        return Pair(generator, discriminator, average), {"generator_loss": loss}
 
     def imagine(
         self, generator: Player, noise: Tensor, labels: Tensor

@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
 
 from remuda.errors import UserError
 from remuda.networks.base import Networks
@@ -58,9 +59,27 @@ class DCGAN(Networks):
 
 @dataclass(frozen=True, kw_only=True)
 class WCGAN(DCGAN):
-    """The Wasserstein pair: LeakyReLU after the input layer, and a critic whose output is used as it is."""
+    """The Wasserstein pair: LeakyReLU after the input layer, and a critic whose output is used as it is.
+
+    The table's critic normalises its batches, which a gradient penalty does not go with: a slope then depends on the
+    other images. The plain critic does without normalisation and dropout, and trains every class of CIFAR-10.
+    """
 
     input_activation: Literal["relu", "leaky-relu"] = "leaky-relu"
+    critic: Literal["plain", "table"] = "plain"  # table: that of the paper's table II, as the DC-GAN's
+    critic_width: int = 64  # plain: channels after the first of its four convolutions; each doubles them, >= 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.critic_width < 1:
+            raise UserError(f"networks.critic_width must be at least 1, not {self.critic_width}")
+
+    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        if self.critic == "table":
+            return super().discriminator(shape, num_classes)
+        channels, size = _square(shape)
+        num_labels = num_classes if self.conditional and self.judge_label else 0
+        return self._initialised(PlainCritic(self.critic_width, channels, size, num_labels))
 
 
 class Generator(nn.Module):
@@ -94,24 +113,45 @@ class Discriminator(nn.Module):
         super().__init__()
         self.num_labels = num_labels
         widths = [channels + num_labels, net.width // 8, net.width // 4, net.width // 2, net.width]
-        layers: list[nn.Module] = []
-        for i in range(4):
-            layers += [
-                Conv2d(widths[i], widths[i + 1], stride=2),
-                nn.LeakyReLU(SLOPE),
-                Dropout(net.dropout),
-            ]
-            if i > 0:
-                layers.append(BatchNorm2d(widths[i + 1], net.epsilon))
+        shapes = []
+        for width in widths[1:]:
             size = (size + 1) // 2
-        self.body = nn.Sequential(*layers, nn.Flatten())
+            shapes.append((width, size, size))
+        self.convolutions = nn.ModuleList(Conv2d(widths[i], widths[i + 1], stride=2) for i in range(4))
+        self.dropout = Dropout(net.dropout, *shapes)
+        self.norms = nn.ModuleList([nn.Identity(), *(BatchNorm2d(width, net.epsilon) for width in widths[2:])])
         self.output = nn.Linear(net.width * size * size, 1)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        if self.num_labels:  # one plane a class, all ones for the image's own
-            planes = one_hot(labels, self.num_labels)[:, :, None, None]
-            images = torch.cat([images, planes.expand(-1, -1, *images.shape[2:])], 1)
-        return self.output(self.body(images))[:, 0]
+        images = _with_labels(images, labels, self.num_labels)
+        for convolution, mask, norm in zip(self.convolutions, self.dropout(images), self.norms, strict=True):
+            images = norm(leaky_relu(convolution(images), SLOPE) * mask)
+        return self.output(images.flatten(1))[:, 0]
+
+
+class PlainCritic(nn.Module):
+    def __init__(self, width: int, channels: int, size: int, num_labels: int):
+        super().__init__()
+        self.num_labels = num_labels
+        widths = [channels + num_labels, width, 2 * width, 4 * width, 8 * width]
+        self.convolutions = nn.ModuleList(Conv2d(widths[i], widths[i + 1], stride=2) for i in range(4))
+        for _ in range(4):
+            size = (size + 1) // 2
+        self.output = nn.Linear(widths[-1] * size * size, 1)
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        images = _with_labels(images, labels, self.num_labels)
+        for convolution in self.convolutions:
+            images = leaky_relu(convolution(images), SLOPE)
+        return self.output(images.flatten(1))[:, 0]
+
+
+def _with_labels(images: Tensor, labels: Tensor, num_labels: int) -> Tensor:
+    """One plane more for each label, all ones for the image's own."""
+    if not num_labels:
+        return images
+    planes = one_hot(labels, num_labels)[:, :, None, None]
+    return torch.cat([images, planes.expand(-1, -1, *images.shape[2:])], 1)
 
 
 def _square(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """Layers whose state is a plain tree of tensors, so that they work under ``vmap`` and resume exactly."""
 
+import math
+from itertools import accumulate, pairwise
 from typing import cast
 
 import torch
@@ -13,26 +15,36 @@ MOMENTUM = 0.1  # of BatchNorm's running statistics, in all the papers' tables
 
 
 class Dropout(nn.Module):
-    """Dropout that carries its own random stream in a buffer.
+    """Dropout for all the layers of a network, from one random stream that lies in a buffer.
 
-    The buffer advances with every use, as BatchNorm's statistics do: masks are a function of the state alone, the same
-    in a loop and under ``vmap``, before and after a resume. The probability is a multiple of 1/256.
+    The buffer advances with every pass, as BatchNorm's statistics do: masks are a function of the state alone, the same
+    in a loop and under ``vmap``, before and after a resume. One draw serves a whole pass: a compiler takes its time by
+    the number of operations, and a draw has many. The probability is a multiple of 1/256.
     """
 
     key: Tensor
 
-    def __init__(self, probability: float):
+    def __init__(self, probability: float, *shapes: tuple[int, ...]):
         super().__init__()
+        self.shapes = shapes  # of one image at each layer
         self.threshold = round(probability * 256)
         self.scale = 256 / (256 - self.threshold)
         self.register_buffer("key", torch.randint(1 << 62, ()))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, like: Tensor) -> list[Tensor]:
+        """What to multiply each layer's output (b, *shape) with, for a batch of the size of ``like`` (b, ...)."""
         if not self.training:
-            return x
-        kept = seeds.octets(self.key, x.shape) >= self.threshold
+            return [like.new_ones(()) for _ in self.shapes]
+        batch = like.shape[0]
+        ends = [0, *accumulate(batch * math.prod(shape) for shape in self.shapes)]
+        draws = seeds.octets(self.key, ends[-1:])
         self.key.copy_(seeds.fold(self.key, 0))
-        return x * kept.to(x.dtype).mul(self.scale)
+        # Each layer cuts its own part: what has several uses, a compiler keeps instead of computing it again.
+        parts = [draws[start:end] for start, end in pairwise(ends)]
+        return [
+            (part >= self.threshold).to(like.dtype).mul(self.scale).reshape(batch, *shape)
+            for part, shape in zip(parts, self.shapes, strict=True)
+        ]
 
 
 class BatchNorm2d(nn.BatchNorm2d):

@@ -16,13 +16,32 @@ ALIGNMENT = 8  # numbers; tensor cores read rows that begin at multiples of 16 b
 def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
     """3x3 convolution with padding 1: collect each output pixel's inputs, then multiply. Pays where inputs are few."""
     num_out, num_in = weight.shape[:2]
-    height, width = ((side - 1) // stride + 1 for side in x.shape[2:])
-    padded = pad(x.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
-    last_row, last_column = stride * (height - 1) + 1, stride * (width - 1) + 1
-    rows = torch.stack([padded[:, i : i + last_row : stride] for i in range(3)], 3)  # (b, h, W, 3, C)
-    patches = torch.stack([rows[:, :, j : j + last_column : stride] for j in range(3)], 4)  # (b, h, w, 3, 3, C)
+    pixels = x.permute(0, 2, 3, 1)
+    patches = _patches(pixels) if stride == 1 else _halved_patches(pixels)
     product = _aligned_product(patches.reshape(-1, 9 * num_in), weight.permute(2, 3, 1, 0).reshape(-1, num_out))
-    return (product + bias.to(product.dtype)).reshape(-1, height, width, num_out).permute(0, 3, 1, 2)
+    return (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out).permute(0, 3, 1, 2)
+
+
+def _patches(x: Tensor) -> Tensor:
+    """(b, H, W, C) -> (b, H, W, 3, 3, C): each pixel's neighbourhood."""
+    rows = torch.stack([_shifted(x, down=1 - i) for i in range(3)], 3)  # (b, H, W, 3, C)
+    return torch.stack([_shifted(rows, right=1 - j) for j in range(3)], 4)
+
+
+def _halved_patches(x: Tensor) -> Tensor:
+    """(b, H, W, C) -> (b, h, w, 3, 3, C): the neighbourhood of every second pixel in every second row.
+
+    In pairs of rows, the three rows of an output are a pair and the first row of the next pair. Paddings cut off what
+    is not wanted, since their way back is a padding again, where that of a slice with steps is a scatter.
+    """
+    batch, height, width, channels = x.shape
+    h, w = (height + 1) // 2, (width + 1) // 2
+    padded = pad(x, (0, 0, 1, 2 * w + 1 - width, 1, 2 * h + 1 - height))
+    pairs = padded.reshape(batch, h + 1, 2, w + 1, 2, channels)
+    own, following = pad(pairs, (*(0, 0) * 4, 0, -1)), pad(pairs, (*(0, 0) * 3, 0, -1, -1, 0))
+    rows = torch.cat([own, following], 2)  # (b, h, 3, w + 1, 2, C)
+    own, following = pad(rows, (*(0, 0) * 2, 0, -1)), pad(rows, (0, 0, 0, -1, -1, 0))
+    return torch.cat([own, following], 4).permute(0, 1, 3, 2, 4, 5)
 
 
 def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

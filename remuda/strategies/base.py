@@ -11,7 +11,7 @@ from torch import Tensor
 from remuda import seeds
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
-from remuda.engines.base import Engine, Scan
+from remuda.engines.base import Engine, Pieces, Scan
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam, Pair
 from remuda.networks import Networks
@@ -132,11 +132,24 @@ class Strategy(ABC):
         images, labels = (leaf.unflatten(1, (steps, self.discriminator_steps)) for leaf in real)
         keys = seeds.keys(self.seed, "steps", engine.members, t, device=engine.device)
         noise = engine.map(lambda key: seeds.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys)
-        step_keys = seeds.fold(keys[:, None], torch.arange(steps, device=engine.device))
-        pairs, losses = engine.map(Scan(self.train_pair), pairs, images, labels, noise, step_keys)
+        update_keys = seeds.fold(
+            keys[:, None, None], torch.arange(real.labels.shape[1], device=engine.device).reshape(1, steps, -1)
+        )
+        pieces = Pieces(self.train_discriminator, self.train_generator) if self.discriminator_steps > 1 else None
+        pairs, losses = engine.map(Scan(self.train_pair, pieces), pairs, images, labels, noise, update_keys)
         return pairs, {name: values.mean(1) for name, values in losses.items()}
 
     def train_pair(
+        self, pair: Pair, images: Tensor, labels: Tensor, noise: Tensor, keys: Tensor
+    ) -> tuple[Pair, Metrics]:
+        return self.gan.step(pair, to_unit(images), labels, noise, keys)
+
+    def train_discriminator(
         self, pair: Pair, images: Tensor, labels: Tensor, noise: Tensor, key: Tensor
     ) -> tuple[Pair, Metrics]:
-        return self.gan.step(pair, to_unit(images), labels, noise, key)
+        return self.gan.discriminator_step(pair, to_unit(images), labels, noise, key)
+
+    def train_generator(
+        self, pair: Pair, images: Tensor, labels: Tensor, noise: Tensor, key: Tensor
+    ) -> tuple[Pair, Metrics]:
+        return self.gan.generator_step(pair, labels, noise)

@@ -4,12 +4,16 @@ import pytest
 import torch
 
 from remuda import seeds, trees
+from remuda.data.batches import Batch
 from remuda.engines import Scan, Stacked
+from remuda.engines.programs import Piece
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
-from remuda.networks import MLP
+from remuda.networks import DCGAN, MLP, WCGAN
+from remuda.strategies import ClassParallel
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+LONG_ON_A_CPU = pytest.mark.soak if DEVICE == "cpu" else pytest.mark.filterwarnings("default")
 
 
 def gan():
@@ -39,7 +43,7 @@ def compiled_and_eager():
             real = seeds.uniform(seeds.fold(key, 1), (3, 3, 1, 4, 1, 2, 2))
             noise = seeds.normal(seeds.fold(key, 2), (3, 3, 1, 4, 3))
             labels = torch.zeros(3, 3, 1, 4, dtype=torch.int64, device=DEVICE)
-            keys = torch.zeros(3, 3, dtype=torch.int64, device=DEVICE)
+            keys = torch.zeros(3, 3, 1, dtype=torch.int64, device=DEVICE)
             before = trees.map(torch.clone, pairs)
             after, losses = engine.map(Scan(game.step), pairs, real, labels, noise, keys)
             assert trees.equal(pairs, before), "the arguments are left alone"
@@ -57,6 +61,35 @@ def test_a_compiled_round_equals_the_eager_one(compiled_and_eager):
     for name in outs[0]:
         assert outs[0][name].shape == (3, 3)
         assert torch.allclose(outs[0][name], outs[1][name], atol=1e-5), name
+
+
+def test_a_step_in_pieces_equals_the_whole_step():
+    """Three updates of the critic with a gradient penalty, then one of the generator: compiled as two pieces."""
+    strategy = ClassParallel(batch_size=4, discriminator_steps=3, loss="wasserstein", generator_lr=1e-2, ema=0.5)
+    strategy = strategy.bind(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
+    real = Batch(torch.randint(0, 256, (2, 6, 4, 1, 2, 2), dtype=torch.uint8), torch.zeros(2, 6, 4, dtype=torch.int64))
+    real = Batch(*(leaf.to(DEVICE) for leaf in real))
+    ends = []
+    for compiled in (True, False):
+        engine = Stacked(2, DEVICE, "vmap", compile=compiled, precision="fp32")
+        state = strategy.init(engine)
+        for t in (1, 2):
+            state, losses = strategy.round(engine, state, real, t)
+        assert all(values.shape == (2,) for values in losses.values())
+        ends.append((state, losses))
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
+        assert torch.allclose(a.double(), b.double(), atol=1e-5), name
+
+
+def test_many_programs_in_one_process(monkeypatch):
+    """The compiler gives up after compiling a code object eight times; so every piece has one of its own."""
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda fn, **options: compile_(fn, backend="eager", **options))
+    position = torch.zeros(1, dtype=torch.int64)
+    for factor in range(10):
+        piece = Piece(lambda carry, x, factor=factor: (carry, factor * x), 1, torch.float32)
+        piece.run({"unused": torch.zeros(1)}, (torch.ones(1, 1),), position)
+        assert piece.outs.tolist() == [[factor]]
 
 
 def test_chunks_change_nothing():
@@ -99,3 +132,23 @@ def test_a_compiler_that_fails_is_named_with_the_remedy():
         pytest.raises(UserError, match=r"could not be compiled .*engine\.compile=false"),
     ):
         engine.map(Scan(lambda state, x: (state * 3.25 + x, x)), torch.zeros(2), torch.zeros(2, 3))
+
+
+@LONG_ON_A_CPU
+@pytest.mark.parametrize("loss", ["non-saturating", "wasserstein"])
+def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
+    """On a GPU in the sizes of CIFAR-10, where a compiler's padding of strides once gave wrong slopes."""
+    members, batch, shape, width = (4, 32, (3, 32, 32), 64) if DEVICE == "cuda" else (2, 3, (3, 16, 16), 8)
+    networks = WCGAN(width=width, critic_width=width) if loss == "wasserstein" else DCGAN(width=width)
+    strategy = ClassParallel(batch_size=batch, loss=loss, discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
+    strategy = strategy.bind(networks, shape, members, seed=0)
+    pixels = torch.randint(0, 256, (members, 1, batch, *shape), dtype=torch.uint8, device=DEVICE)
+    real = Batch(pixels, torch.zeros(members, 1, batch, dtype=torch.int64, device=DEVICE))
+    slopes = []
+    for compiled in (True, False):
+        engine = Stacked(members, DEVICE, "vmap", compile=compiled, precision="fp32")
+        pairs, _ = strategy.round(engine, strategy.init(engine), real, 1)
+        # With beta1 = 0 the first moments are the slopes themselves.
+        slopes.append((pairs.discriminator.moments.first, pairs.generator.moments.first))
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, slopes), strict=True):
+        assert (a - b).norm() <= 0.02 * b.norm() + 1e-6, name

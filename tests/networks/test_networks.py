@@ -36,7 +36,10 @@ def test_dc_cgan_tables_3_and_4():
 
 
 def test_w_cgan_has_the_same_sizes_and_a_leaky_input():
-    assert counts(WCGAN(), CIFAR) == counts(DCGAN(), CIFAR)
+    assert counts(WCGAN(critic="table"), CIFAR) == counts(DCGAN(), CIFAR)
+    plain = (9 * 3 + 1) * 64 + (9 * 64 + 1) * 128 + (9 * 128 + 1) * 256 + (9 * 256 + 1) * 512 + 4 * 512 + 1
+    assert counts(WCGAN(), CIFAR)[1] == plain
+    assert counts(WCGAN(conditional=True), CIFAR)[1] == plain + 10 * 9 * 64
     assert isinstance(WCGAN().generator(CIFAR, 10).activation, torch.nn.LeakyReLU)
     assert isinstance(DCGAN().generator(CIFAR, 10).activation, torch.nn.ReLU)
 
@@ -79,12 +82,15 @@ def test_labels_matter_only_to_conditional_networks():
 
 def test_dropout_drops_its_share_and_advances():
     torch.manual_seed(0)
-    dropout = Dropout(0.25)
-    first, second = dropout(torch.ones(100_000)), dropout(torch.ones(100_000))
-    assert first.unique().tolist() == pytest.approx([0, 4 / 3])
-    assert (first == 0).float().mean() == pytest.approx(0.25, abs=0.01)
-    assert not torch.equal(first, second)
-    assert torch.equal(dropout.eval()(first), first)
+    dropout = Dropout(0.25, (10, 50), (20,))
+    images = torch.ones(100, 3)
+    first, second = dropout(images), dropout(images)
+    assert [mask.shape for mask in first] == [(100, 10, 50), (100, 20)]
+    assert first[0].unique().tolist() == pytest.approx([0, 4 / 3])
+    assert (first[0] == 0).float().mean() == pytest.approx(0.25, abs=0.01)
+    assert not torch.equal(first[0], second[0])
+    assert not torch.equal(first[0].flatten()[:2000], first[1].flatten()), "layers share no draws"
+    assert [mask.item() for mask in dropout.eval()(images)] == [1, 1]
 
 
 def test_summary_names_every_layer_and_the_totals():
