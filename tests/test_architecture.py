@@ -29,6 +29,9 @@ ALLOWED = {
     "model": BASE | {"data", "engines", "record", "checkpoints", "strategies"},
     "samples": BASE | {"model", "images"},
     "bench": BASE | {"config", "herd"},
+    "scores": BASE | {"data"},
+    "compare": BASE | {"config", "record", "scores"},
+    "repeat": BASE | {"compare", "config", "progress", "record", "run"},
     "herd": BASE | {"config", "data", "engines", "model", "record", "strategies"},
 }
 FREE = {"run", "cli", "", "__main__"}  # the loop and the facades know all the others

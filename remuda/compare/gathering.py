@@ -1,0 +1,115 @@
+"""Reads what a comparison needs of a run's record, whatever state the run is in."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remuda.config import RunConfig
+from remuda.errors import UserError
+from remuda.record import DataFacts, Record
+from remuda.scores.base import Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A record, condensed; with a last round asked for, as it stood after that one."""
+
+    folder: Path
+    config: RunConfig
+    facts: DataFacts
+    device: str  # of the last start or resume; "" where the record does not say
+    num_members: int
+    num_rounds: int  # trained
+    num_images: int  # real ones that the whole herd has seen
+    seconds: float  # sum over the rounds
+    num_bytes: int | None  # moved between members; None unless every round says
+    scores: dict[tuple[int, str], Value]  # by round and name
+
+
+def expand(folders: list[Path]) -> list[Path]:
+    """Runs as they are; of a folder that holds runs, such as ``remuda repeat`` leaves, each of them."""
+    found = []
+    for folder in folders:
+        inner = sorted(path.parent for path in folder.glob("*/config.toml"))
+        found += inner if inner and not (folder / "config.toml").exists() else [folder]
+    return found
+
+
+def read(folder: Path, last_round: int | None = None) -> Run:
+    record = Record.open(folder)
+    config, facts = record.config, record.facts
+    lines = [line for line in _rounds(record) if last_round is None or line["round"] <= last_round]
+    scores = {
+        (t, value.name): value  # a later line of the same round and name takes the place of an earlier one
+        for t, value in _scores(folder)
+        if last_round in (None, t)
+    }
+    return Run(
+        folder=folder,
+        config=config,
+        facts=facts,
+        device=_device(folder / "environment.json"),
+        num_members=config.strategy.num_members(config.run.members, len(facts.classes)),
+        num_rounds=lines[-1]["round"] if lines else 0,
+        num_images=lines[-1]["images"] if lines else 0,
+        seconds=math.fsum(line["seconds"] for line in lines),
+        num_bytes=sum(line["bytes"] for line in lines) if lines and all("bytes" in line for line in lines) else None,
+        scores=scores,
+    )
+
+
+def _rounds(record: Record) -> list[dict[str, Any]]:
+    path = record.folder / "rounds.jsonl"
+    try:
+        lines = record.rounds()
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from None
+    for line in lines:
+        for name in ("round", "images", "seconds", "bytes"):
+            value = line.get(name) if isinstance(line, dict) else None
+            if not _is_number(value) and (name != "bytes" or value is not None):
+                raise _damaged(path, f"{name} is {value!r} in {str(line)[:40]!r}")
+    return lines
+
+
+def _scores(folder: Path) -> list[tuple[int, Value]]:
+    path = folder / "scores.jsonl"
+    found = []
+    for number, line in enumerate(_complete_lines(path), start=1):
+        try:
+            fields = json.loads(line)
+            t, value = fields.pop("round"), Value(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _damaged(path, f"line {number}: {error}") from None
+        known = [number for number in (value.spread, value.floor) if number is not None]
+        if not all(map(_is_number, [t, value.value, *known])):
+            raise _damaged(path, f"line {number}: a score is no finite number")
+        found.append((t, value))
+    return found
+
+
+def _complete_lines(path: Path) -> list[str]:
+    """A kill may have torn the last line, which then lacks its end."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from None
+    return [line for line in lines if line.endswith("\n")]
+
+
+def _device(path: Path) -> str:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        return str(entries[-1].get("device", "")) if entries else ""
+    except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise _damaged(path, error) from None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _damaged(path: Path, why: object) -> UserError:
+    return UserError(f"{path} cannot be read ({why}): the run is damaged, leave it out")
