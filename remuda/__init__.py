@@ -11,5 +11,6 @@ from remuda.errors import UserError
 from remuda.model import Model, load
 from remuda.recipes import recipe
 from remuda.run import resume, run
+from remuda.scoring import score
 
-__all__ = ["Model", "RunConfig", "UserError", "load", "recipe", "resume", "run"]
+__all__ = ["Model", "RunConfig", "UserError", "load", "recipe", "resume", "run", "score"]

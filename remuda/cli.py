@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import remuda
-from remuda import bench, recipes, report
+from remuda import bench, compare, recipes, report
 from remuda import config as configs
 from remuda import data as datasets
 from remuda.engines import ENGINES
@@ -21,8 +21,11 @@ from remuda.herd import assemble
 from remuda.networks import NETWORKS, summary
 from remuda.progress import Bar, Lines, Progress, count
 from remuda.record import Record, next_folder
+from remuda.repeat import repeat as train_repeats
 from remuda.run import Interrupted
 from remuda.samples import write_samples
+from remuda.scores.kinds import KINDS
+from remuda.scoring import score as score_run
 from remuda.strategies import STRATEGIES
 
 app = typer.Typer(
@@ -135,6 +138,73 @@ def show_expectations(
         config = recipes.recipe(name, *(settings or []), *flags)
         expected = bench.measure(config, say=_say)
         _say(f"{name} {bench.describe(expected)}")
+
+
+@app.command()
+def score(
+    run: RunFolder,
+    kinds: Annotated[str | None, typer.Option("--with", metavar="A,B", help=f"auto, all, {', '.join(KINDS)}.")] = None,
+    n: Annotated[int | None, typer.Option(help="Generated images; default 10,000.")] = None,
+    checkpoint: Annotated[int | None, typer.Option(help="Round of the checkpoint; default the newest.")] = None,
+    reference: Annotated[str | None, typer.Option(help="Split to compare with: train or test.")] = None,
+    classifier: Annotated[str | None, typer.Option(help="auto, or train: one of the data's own classes.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
+    data: DataFolder = None,
+) -> None:
+    """Score a trained herd, and keep the values with their protocol in its record."""
+    flags = {"kinds": kinds, "samples": n, "reference": reference, "classifier": classifier}
+    settings = {name: flag for name, flag in flags.items() if flag is not None}
+    path = None if data is None else str(data)
+    values = score_run(run, checkpoint=checkpoint, device=device, data=path, seed=seed, say=_say, **settings)
+    table = Table("score", "value", "spread", "real images")
+    for value in values:
+        spread = "" if value.spread is None else f"{value.spread:.4g}"
+        floor = "" if value.floor is None else f"{value.floor:.4g} ({value.floor_samples:,})"
+        table.add_row(value.name, f"{value.value:.4g}", spread, floor)
+    console.print(table)
+
+
+@app.command("compare")
+def show_comparison(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or folders that hold runs.")],
+    t: Annotated[int | None, typer.Option("--round", help="Scores of this round; default the last scored.")] = None,
+    form: Annotated[str, typer.Option("--format", help=", ".join(compare.FORMATS) + ".")] = "text",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there.")] = None,
+) -> None:
+    """Runs beside each other: what they took, and their scores with the spread over seeds."""
+    comparison = compare.compare(runs, t)
+    table = comparison.render(form)
+    if form == "csv":  # has no place for them, and they are not to be overlooked
+        typer.echo("\n".join(comparison.notes), err=True)
+    if out is None:
+        typer.echo(table, nl=False)
+    else:
+        out.write_text(table, encoding="utf-8")
+        _say(str(out))
+
+
+@app.command()
+def repeat(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE|FILE.toml", help="See `remuda list`.")],
+    seeds: Annotated[int, typer.Option(help="How many.")] = 10,
+    first_seed: Annotated[int, typer.Option(help="The others follow it.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the runs; default runs/RECIPE-repeats.")
+    ] = None,
+    device: Device = None,
+    data: DataFolder = None,
+    settings: Setting = None,
+) -> None:
+    """Train a recipe with several seeds, go on where that was stopped, and compare."""
+    flags = [f"engine.device={_toml(device)}"] if device else []
+    flags += [f"data.path={_toml(data)}"] if data else []
+    name = recipes.read(recipe)[0]
+    config = recipes.recipe(recipe, *(settings or []), *flags)
+    repeats = train_repeats(config, out or Path("runs") / f"{name}-repeats", seeds, first_seed, _progress)
+    if repeats.finished:
+        typer.echo(compare.compare(repeats.finished).render(), nl=False)
+    repeats.refuse_failures()
 
 
 @app.command("report")

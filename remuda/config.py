@@ -17,6 +17,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from remuda.data import DataConfig
 from remuda.errors import UserError
 from remuda.networks import DCGAN, NETWORKS, Networks
+from remuda.scores.config import ScoreConfig
 from remuda.strategies import STRATEGIES, Standalone, Strategy
 
 
@@ -66,13 +67,14 @@ class RunConfig:
     strategy: Strategy = field(default_factory=Standalone)
     engine: EngineConfig = field(default_factory=EngineConfig)
     run: LoopConfig = field(default_factory=LoopConfig)
+    scores: ScoreConfig = field(default_factory=ScoreConfig)
 
 
 NAMED: dict[str, dict[str, type]] = {
     "networks": cast(dict[str, type], NETWORKS),
     "strategy": cast(dict[str, type], STRATEGIES),
 }
-PLAIN: dict[str, type] = {"data": DataConfig, "engine": EngineConfig, "run": LoopConfig}
+PLAIN: dict[str, type] = {"data": DataConfig, "engine": EngineConfig, "run": LoopConfig, "scores": ScoreConfig}
 DEFAULT_NAMES = {"networks": "dcgan", "strategy": "standalone"}
 
 

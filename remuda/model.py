@@ -48,6 +48,8 @@ class Model:
         chunks = []
         for part in torch.arange(len(labels), device=device).split(CHUNK[device.type]):
             images = self.strategy.generate(self.state, noise[part], labels[part])
+            if not images.isfinite().all():
+                raise UserError(f"the model of round {self.round} generates NaN: take an earlier checkpoint")
             chunks.append((images if self.facts.is_points else to_bytes(images)).cpu())
         return torch.cat(chunks)
 

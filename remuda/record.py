@@ -4,6 +4,7 @@ config.toml        every setting of the run
 data.json          what the model has to know of the data: shape, classes, images of each
 environment.json   versions, device, git revision; one entry for every start and resume
 rounds.jsonl       one JSON object a round
+scores.jsonl       one JSON object a score, with its protocol
 samples/           grids from the same noise, round after round
 checkpoints/       the state; see remuda.checkpoints
 index.html         a page that shows all this
@@ -11,7 +12,7 @@ index.html         a page that shows all this
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from remuda import checkpoints, config, disk
 from remuda.config import RunConfig
 from remuda.errors import UserError
+from remuda.scores.base import Value
 from remuda.trees import Tree
 
 
@@ -104,15 +106,28 @@ class Record:
             file.write(json.dumps(line) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:
+        return self._lines("rounds.jsonl")
+
+    def add_scores(self, t: int, values: Sequence[Value]) -> None:
+        """Of a round; a score that is taken again is one line more, and the last one counts."""
+        with (self.folder / "scores.jsonl").open("a") as file:
+            file.writelines(json.dumps({"round": t, **asdict(value)}) + "\n" for value in values)
+
+    def scores(self) -> list[dict[str, Any]]:
+        return self._lines("scores.jsonl")
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
         """All complete lines; a kill may have torn the last one."""
-        path = self.folder / "rounds.jsonl"
+        path = self.folder / name
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def forget_rounds_after(self, t: int) -> None:
         """Rounds that were run but not saved will be run again."""
-        kept = [json.dumps(line) + "\n" for line in self.rounds() if line["round"] <= t]
-        disk.write_text(self.folder / "rounds.jsonl", "".join(kept))
+        for name in ("rounds.jsonl", "scores.jsonl"):
+            if (self.folder / name).exists() or name == "rounds.jsonl":
+                kept = [json.dumps(line) + "\n" for line in self._lines(name) if line["round"] <= t]
+                disk.write_text(self.folder / name, "".join(kept))
         for path in self.sample_grids():
             if int(path.stem.removeprefix("round-")) > t:
                 path.unlink()

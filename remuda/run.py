@@ -6,17 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from remuda import checkpoints, environment, report
 from remuda.config import RunConfig
 from remuda.errors import UserError
 from remuda.herd import Herd, assemble
-from remuda.images import save_grid
+from remuda.model import Model
 from remuda.progress import EventFiles, Progress, Several, Silent
 from remuda.record import Record, next_folder
-
-MAX_GRID_ROWS = 20  # labels shown in a sample grid
+from remuda.samples import write_grid
+from remuda.scores.judge import Judge
+from remuda.scoring import judge_of, score_model
 
 
 class Interrupted(UserError):
@@ -54,13 +53,16 @@ def _train(record: Record, config: RunConfig, herd: Herd, progress: Progress) ->
             raise UserError(f"{record.folder} has already reached round {position[0]}: ask for more rounds than that")
         record.replace_config(config)
         herd.engine.say = progress.note
+        judge = judge_of(config, herd.engine.device, progress.note)
         progress.start(record.folder, config.run.rounds, position[0], herd.engine.size)
         try:
             for t in range(position[0] + 1, config.run.rounds + 1):
                 position = t, _round(record, herd, position[1], t, progress)
                 last = t == config.run.rounds
                 if last or t % config.run.sample_every == 0:
-                    _draw_samples(record, herd, position)
+                    write_grid(herd.model(position[1], t), record.sample_path(t))
+                if judge is not None and (last or t % config.scores.every == 0):
+                    _score(record, herd.model(position[1], t), judge, config.scores.samples, progress)
                 if last or t % config.run.checkpoint_every == 0:
                     record.save(*position, keep=config.run.keep_checkpoints)
         except KeyboardInterrupt:
@@ -119,16 +121,12 @@ def _refuse_divergence(metrics: dict[str, list[float]], herd: Herd, t: int, reco
                 )
 
 
-def _draw_samples(record: Record, herd: Herd, position: tuple[int, Any]) -> None:
-    """A grid from noise that is the same in every round: a row per label, or eight by eight without labels."""
-    t, state = position
-    model = herd.model(state, t)
-    num_rows = min(model.num_labels, MAX_GRID_ROWS)
-    columns = 10 if num_rows else 8
-    if herd.facts.is_points:
-        labels = model.draw_labels(1000)
-    elif num_rows:
-        labels = torch.arange(num_rows).repeat_interleave(columns)
-    else:
-        labels = torch.zeros(columns * columns, dtype=torch.int64)
-    save_grid(model.generate(labels, seed=0), columns, record.sample_path(t))
+def _score(record: Record, model: Model, judge: Judge, samples: int, progress: Progress) -> None:
+    """A herd that cannot be scored yet, say because its samples are still all equal, goes on training."""
+    try:
+        values = score_model(judge, model, samples)
+    except UserError as error:
+        progress.note(f"round {model.round} has no scores: {error}")
+        return
+    record.add_scores(model.round, values)
+    progress.note(f"round {model.round}: " + ", ".join(f"{value.name} {value.value:.4g}" for value in values))

@@ -9,6 +9,7 @@ from remuda.images import save_grid, to_picture
 from remuda.model import Model
 
 COLUMNS = 8
+MAX_GRID_ROWS = 20  # labels shown in a run's sample grids
 
 
 def write_samples(model: Model, n: int, label: str | None, target: Path, seed: int = 0) -> None:
@@ -36,3 +37,16 @@ def write_samples(model: Model, n: int, label: str | None, target: Path, seed: i
             folder = target / names[number].replace("/", "-")
             folder.mkdir(parents=True, exist_ok=True)
             to_picture(image).save(folder / f"{i:06d}.png")
+
+
+def write_grid(model: Model, path: Path) -> None:
+    """A grid from noise that is the same in every round: a row per label, or eight by eight without labels."""
+    num_rows = min(model.num_labels, MAX_GRID_ROWS)
+    columns = 10 if num_rows else COLUMNS
+    if model.facts.is_points:
+        labels = model.draw_labels(1000)
+    elif num_rows:
+        labels = torch.arange(num_rows).repeat_interleave(columns)
+    else:
+        labels = torch.zeros(columns * columns, dtype=torch.int64)
+    save_grid(model.generate(labels, seed=0), columns, path)

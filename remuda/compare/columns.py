@@ -21,6 +21,12 @@ DIRECTIONS = {
     "density": HIGHER,
     "coverage": HIGHER,
     "modes": HIGHER,
+    "high-quality": HIGHER,
+    "mode-tvd": LOWER,
+    "class-fid": LOWER,
+    "class-kid": LOWER,
+    "diversity": HIGHER,
+    "copying": LOWER,
 }
 # Values of one name are put together only if they agree in these; the name is a promise, this is the proof.
 PROTOCOL = ("num_samples", "reference", "num_reference", "reference_digest", "network", "network_digest")

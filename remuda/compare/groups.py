@@ -15,6 +15,7 @@ IGNORED = {
     "about",
     "paper",
     "engine",
+    "scores",
     "data.path",
     "run.seed",
     "run.checkpoint_every",

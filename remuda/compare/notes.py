@@ -31,7 +31,10 @@ def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
     if any(cell.spread is not None and not cell.over_seeds for cell in cells):
         found.append("†: of one run; the spread is over splits or subsets of its images, and says nothing about seeds.")
     if any(column.floors for column in columns):
-        found.append("Real images: the same score of as many real images, which no generator is expected to beat.")
+        found.append(
+            "Real images: the same score of real images that are not in the reference, as many as samples where the data "
+            "have so many; no generator is expected to beat it at the same count."
+        )
     if any(len(one.runs) > 1 for one in groups):
         found.append("Seconds and bytes: the median over seeds.")
     return found

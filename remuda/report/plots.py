@@ -13,8 +13,11 @@ INK = "#010203"  # stands for the page's text colour until the SVG is written
 COLOUR = "#3f8fd8"  # to be seen on white and on black
 
 
-def curve_svg(name: str, curve: Curve) -> str:
-    """A thin line for each member or bands of quantiles, and a thick line for the mean."""
+def curve_svg(name: str, curve: Curve, *, band: Curve | None = None, floor: float | None = None) -> str:
+    """A thin line for each member or bands of quantiles, and a thick line for the mean.
+
+    ``band`` has two values a point, its lower and its upper edge; ``floor`` is a dashed line over all rounds.
+    """
     import matplotlib
     from matplotlib.figure import Figure  # slow to import, and only needed at a run's end
 
@@ -27,7 +30,12 @@ def curve_svg(name: str, curve: Curve) -> str:
     }
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(5.4, 2.9), layout="constrained")
-        _draw(figure.add_subplot(), curve)
+        axes = figure.add_subplot()
+        if band is not None:
+            axes.fill_between(band.rounds, band.member(0), band.member(1), color=COLOUR, alpha=0.25, linewidth=0)
+        if floor is not None:
+            axes.axhline(floor, color=COLOUR, linewidth=1.4, linestyle="--")
+        _draw(axes, curve)
         buffer = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(buffer, format="svg", transparent=True, dpi=200, metadata=nothing)

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,28 @@ class Rounds:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Score:
+    """A line of scores.jsonl; what else it has is not shown."""
+
+    round: int
+    name: str  # states the protocol
+    value: int | float
+    spread: int | float | None = None
+    floor: int | float | None = None  # the same score of real images
+    floor_samples: int = 0  # how many of them; 0 where that is not known
+    classes: list | None = None  # one number per class
+    num_samples: int
+    seed: int
+    reference: str  # split of the data; "" where there is none
+    num_reference: int
+    reference_digest: str
+    network: str  # "" where there is none
+    network_digest: str
+    precision: str
+    seconds: int | float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """A record, read."""
 
@@ -33,6 +55,7 @@ class Run:
     environment: list[dict[str, Any]]  # one entry for every start and resume
     rounds: Rounds
     grids: list[tuple[int, Path]]  # round and picture, oldest first
+    scores: list[Score]  # one for each round and name, in the order of rounds
 
     @property
     def reached(self) -> int:
@@ -87,6 +110,7 @@ def read(folder: Path) -> Run:
         environment=_read_json(folder / "environment.json", []),
         rounds=read_rounds(folder / "rounds.jsonl"),
         grids=_grids(folder / "samples"),
+        scores=read_scores(folder / "scores.jsonl"),
     )
 
 
@@ -110,6 +134,33 @@ def read_rounds(path: Path) -> Rounds:
     for curve in rounds.curves.values():
         curve.close()
     return rounds
+
+
+def read_scores(path: Path) -> list[Score]:
+    """Of the lines with the same round and name the last one; a run may be scored anew."""
+    found: dict[tuple[int, str], Score] = {}
+    for number, line in enumerate(_complete_lines(path), start=1):
+        try:
+            score = _score(json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise _damaged(path, f"line {number}: {error}") from None
+        found[score.round, score.name] = score
+    return sorted(found.values(), key=lambda score: score.round)
+
+
+def _score(values: Any) -> Score:
+    if not isinstance(values, dict):
+        raise TypeError("a dict was expected")
+    known = {}
+    for each in fields(Score):
+        value = values.get(each.name, None if each.default is MISSING else each.default)
+        if not isinstance(value, each.type) or isinstance(value, bool):  # pyright: ignore[reportArgumentType]
+            raise TypeError(f"{each.name} is {value!r}" if each.name in values else f"{each.name} is missing")
+        known[each.name] = value
+    score = Score(**known)
+    if score.classes is not None and not is_metric(score.classes):
+        raise TypeError("classes is no list of numbers")
+    return score
 
 
 def _complete_lines(path: Path) -> Iterator[bytes]:

@@ -23,6 +23,7 @@ class FeatureNetwork(ABC):
     name: str  # as in the names of scores: "inception", "lenet-mnist"
     digest: str  # first 16 hexadecimal digits of the SHA-256 of its weights
     precision: str  # of its forward pass: "fp32", "tf32"
+    has_head: bool  # whether its features come with probabilities
 
     @abstractmethod
     def __call__(self, images: Tensor) -> Features:
@@ -36,7 +37,8 @@ class Value:
     name: str  # states the protocol: fid_10k_train_inception
     value: float
     spread: float | None = None  # standard deviation over splits or subsets, where the protocol has them
-    floor: float | None = None  # the same score of real images against the reference, at the same count
+    floor: float | None = None  # the same score of real images that are not in the reference
+    floor_samples: int = 0  # how many of them: as many as samples where the data have so many
     classes: list[float] | None = None  # one value per class, where it is a score per class
     num_samples: int  # generated images
     seed: int  # that they were drawn from

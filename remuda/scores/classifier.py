@@ -30,6 +30,7 @@ class Classifier(FeatureNetwork):
     """Features are the hidden layer's values, probabilities those of the data's classes."""
 
     precision = "fp32"
+    has_head = True
 
     def __init__(self, name: str, shape: tuple[int, int, int], network: LeNet, accuracy: float | None):
         self.name = name

@@ -3,16 +3,14 @@
 lenet-mnist-DATA-RECIPE.safetensors    the weights; in its metadata what they were trained on, and their own digest
 """
 
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import nn
 
-from remuda import disk
+from remuda.scores import cache
 from remuda.scores.digests import tensor_digest
 
 SHIPPED = Path(__file__).parent / "weights"
@@ -43,9 +41,7 @@ def shipped(stamp: Stamp) -> Path:
 
 def cached(stamp: Stamp) -> Path:
     """In $REMUDA_CACHE/classifiers, or in the user's cache; another stamp has another name."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "remuda"
-    folder = Path(os.environ.get("REMUDA_CACHE") or user).expanduser() / "classifiers"
-    return folder / f"{stamp.name}-{stamp.data}-{stamp.recipe}.safetensors"
+    return cache.folder("classifiers") / f"{stamp.name}-{stamp.data}-{stamp.recipe}.safetensors"
 
 
 def read(path: Path, stamp: Stamp, network: nn.Module) -> Kept | None:
@@ -69,21 +65,9 @@ def read(path: Path, stamp: Stamp, network: nn.Module) -> Kept | None:
 
 
 def write(path: Path, stamp: Stamp, network: nn.Module, accuracy: float | None) -> None:
-    """Replace a file as a whole; of two processes that do so at once, the last one's stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
     facts = asdict(stamp) | {
         "accuracy": "" if accuracy is None else repr(accuracy),
         "weights": tensor_digest(tensors),
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        save_file(tensors, temporary, facts)
-        temporary.chmod(path.parent.stat().st_mode & 0o666)  # the library makes it private; colleagues read it too
-        disk.sync(temporary)
-        temporary.replace(path)
-        disk.sync(path.parent)
-    except SafetensorError as error:  # the library's word for a full disk
-        raise OSError(str(error)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    cache.write(path, tensors, facts)

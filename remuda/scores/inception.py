@@ -33,11 +33,7 @@ class Inception(FeatureNetwork):
         network: nn.Module = weights.network.to(device)
         self._network = network.to(memory_format=self._layout)  # pyright: ignore[reportCallIssue] - the stubs lack it
         self._head = None if weights.head is None else weights.head.to(device)
-
-    @property
-    def has_head(self) -> bool:
-        """Whether its features come with probabilities."""
-        return self._head is not None
+        self.has_head = weights.head is not None
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Features:
@@ -75,6 +71,6 @@ def _check(images: Tensor) -> None:
         raise UserError("Inception looks at images, not at points: use a score of points for ring and grid")
     num_channels = images.shape[1]
     if num_channels == 1:
-        raise UserError("Inception looks at colour images, but these are grey: use the data's classifier, --with lenet")
+        raise UserError("Inception looks at colour images, but these are grey: score them by --classifier train")
     if num_channels != 3:
         raise UserError(f"Inception looks at RGB images, but these have {num_channels} channels: set data.channels=3")

@@ -57,5 +57,25 @@ def add_rounds(folder: Path, lines) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
+def score_line(t, name: str, value, **fields) -> dict:
+    usual = {
+        "num_samples": 10_000,
+        "seed": 7,
+        "reference": "train",
+        "num_reference": 50_000,
+        "reference_digest": "1111aaaa2222bbbb",
+        "network": "inception",
+        "network_digest": "3333cccc4444dddd",
+        "precision": "tf32",
+        "seconds": 31.25,
+    }
+    return {"round": t, "name": name, "value": value, **usual, **fields}
+
+
+def add_scores(folder: Path, *lines: dict) -> None:
+    with (folder / "scores.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
 def add_grid(folder: Path, t: int, size=(331, 331)) -> None:
     Image.new("L", size, t % 256).save(folder / "samples" / f"round-{t:06d}.png")

@@ -1,0 +1,51 @@
+"""Scores of a herd: a model's samples before the judge, and the values into the record."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from remuda import report
+from remuda.config import RunConfig, from_dict
+from remuda.devices import find_device
+from remuda.model import Model, load
+from remuda.record import Record
+from remuda.scores.base import Value
+from remuda.scores.config import ScoreConfig
+from remuda.scores.judge import Judge
+
+
+def score_model(judge: Judge, model: Model, samples: int, seed: int = 0) -> list[Value]:
+    """Scores of samples drawn from p(y) and p(x | y), as ``sample`` draws them."""
+    labels = model.choose_labels(samples, None, seed)
+    return judge.score(model.generate(labels, seed), labels if model.num_labels else None, seed)
+
+
+def score(
+    run: str | Path,
+    *,
+    checkpoint: int | None = None,
+    device: str = "auto",
+    data: str | None = None,
+    seed: int = 0,
+    say: Callable[[str], None] = print,
+    **settings: Any,
+) -> list[Value]:
+    """Score a run's newest checkpoint, or that of a round; the values go into its record too.
+
+    Settings are those of ScoreConfig, in place of the run's own; ``data`` is a folder with the data sets' files.
+    """
+    record = Record.open(run)
+    config = record.config
+    scores: ScoreConfig = from_dict({"scores": {**asdict(config.scores), **settings}}).scores
+    model = load(run, checkpoint, str(find_device(device)))
+    source = config.data if data is None else replace(config.data, path=data)
+    values = score_model(Judge(source, scores, find_device(device), say), model, scores.samples, seed)
+    record.add_scores(model.round, values)
+    report.write(record.folder)
+    return values
+
+
+def judge_of(config: RunConfig, device: Any, say: Callable[[str], None]) -> Judge | None:
+    """Who scores a running herd; made before the first round, so that what is missing is missed at once."""
+    return Judge(config.data, config.scores, device, say) if config.scores.every else None
