@@ -262,7 +262,13 @@ def _toml(value: object) -> str:
     return str(value) if isinstance(value, int) else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+STOPS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what a batch system sends first
+
+
 def _stop_politely(*_: object) -> None:
+    """Once: a second signal, which time limits like to send along, would cut off what the first one has saved."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -276,7 +282,8 @@ def _sentence(error: Exception) -> str:
 
 def main() -> None:
     """Run a command; what the user can put right is one sentence and status 2."""
-    signal.signal(signal.SIGTERM, _stop_politely)  # what a batch system sends first
+    for number in STOPS:
+        signal.signal(number, _stop_politely)
     errors = Console(stderr=True)
     try:
         app()

@@ -63,10 +63,11 @@ def test_kill_and_resume_is_exact_again_and_again(never_stopped, trial):
     killed_and_resumed(never_stopped, f"trial-{trial}", seed=trial)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT, signal.SIGTERM]])
 def test_a_polite_stop_saves_and_says_how_to_go_on(never_stopped, how):
+    """Also where signals come in numbers, as from a time limit that signals a process and then its group."""
     folder, _ = never_stopped
-    name = folder / how.name
+    name = folder / "-".join(one.name for one in how)
     process = subprocess.Popen(
         [sys.executable, "-m", "remuda", "train", str(folder / "small.toml"), "--out", str(name)],
         stdout=subprocess.PIPE,
@@ -75,7 +76,9 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(never_stopped, how):
     )
     while not (name / "rounds.jsonl").exists() or len(Record.open(name).rounds()) < 4:
         time.sleep(0.02)
-    process.send_signal(how)
+    for one in how:
+        process.send_signal(one)
+        time.sleep(0.01)
     _, words = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in words and f"remuda resume {name}" in words

@@ -45,6 +45,7 @@ class Stacked(Engine):
         self.programs: dict[tuple[Scan, Signature], Program] = {}
         if on_gpu:
             torch.set_float32_matmul_precision("highest" if self.precision == "fp32" else "high")
+            torch.backends.cudnn.allow_tf32 = self.precision != "fp32"
 
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
         if self.looped:
