@@ -13,18 +13,22 @@ from torch import Tensor
 from remuda import trees
 from remuda.trees import Tree
 
-_stacking = False  # set by stacked; a plain variable, since a compiler can read it
+_stacking = False  # set by composable; a plain variable, since a compiler can read it
 
 
 def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
     """fn for all members at once: ``vmap``, with this module told of it."""
-    batched = torch.func.vmap(fn, randomness="error")  # draws come from keys; a global generator would break resume
+    return composable(torch.func.vmap(fn, randomness="error"))  # draws come from keys; a generator would break resume
 
-    def call(*rows: Any) -> Any:
+
+def composable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """fn with gradients taken by ``torch.func``, as function transforms and compilers need them."""
+
+    def call(*arguments: Any) -> Any:
         global _stacking
         before, _stacking = _stacking, True
         try:
-            return batched(*rows)
+            return fn(*arguments)
         finally:
             _stacking = before
 

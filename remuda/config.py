@@ -8,7 +8,8 @@ import difflib
 import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, cast
+from types import UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 import cattrs
 import tomli_w
@@ -206,9 +207,19 @@ def _literal(value: Any, wanted: Any) -> Any:
     return value
 
 
+def _number_or_word(value: Any, wanted: Any) -> Any:
+    words = [word for part in get_args(wanted) for word in get_args(part)]
+    if isinstance(value, bool) or not (isinstance(value, int) or value in words):
+        raise ValueError(f"expected a whole number or {' or '.join(map(repr, words))}, not {value!r}")
+    return value
+
+
 _converter = cattrs.Converter(forbid_extra_keys=True)
 _converter.register_structure_hook(int, _strict("a whole number", int))
 _converter.register_structure_hook(float, _strict("a number", int, float))
 _converter.register_structure_hook(bool, _strict("true or false", bool))
 _converter.register_structure_hook(str, _strict("a text", str))
 _converter.register_structure_hook_func(lambda t: getattr(t, "__origin__", None) is Literal, _literal)
+_converter.register_structure_hook_func(
+    lambda t: get_origin(t) in (Union, UnionType) and int in get_args(t), _number_or_word
+)

@@ -32,7 +32,7 @@ class Herd:
     @property
     def num_steps(self) -> int:
         """Generator updates of every member in a round."""
-        return self.num_batches // self.strategy.discriminator_steps
+        return self.strategy.steps_in(self.num_batches)
 
     @property
     def images_per_round(self) -> int:
@@ -61,6 +61,8 @@ def assemble(config: RunConfig) -> Herd:
     strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed)
     num_members = strategy.num_members(config.run.members, num_classes)
     shares = _shares(config, strategy, dataset, num_members)
+    sizes = [len(share) for share in shares]
+    strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed, sizes)
     engine = _engine(config.engine, num_members, device)
     batches = Batches(
         dataset,

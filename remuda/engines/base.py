@@ -47,6 +47,18 @@ class Engine(ABC):
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
         """All rows, in the order of the members, reach the server, whose state becomes fn(server, *rows)."""
 
+    def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+        """``state, out = step(engine, state, *inputs[s])`` for s = 0, 1, ...: the last state, and all outs stacked.
+
+        For a round of many short iterations that use the verbs: as a whole they can be compiled and replayed. A step
+        takes the engine that it is given, and uses tensors of its arguments alone.
+        """
+        outs = []
+        for s in range(trees.leaves(inputs)[0].shape[0]):
+            state, out = step(self, state, *trees.row(inputs, s))
+            outs.append(out)
+        return state, trees.stack(outs)
+
     def create(self, fn: Callable[[int], Tree]) -> Tree:
         """Rows made by fn(member) for each member hosted here."""
         return trees.to(trees.stack([fn(member) for member in self.members]), self.device)

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from remuda import trees
 from remuda.engines.base import Engine
+from remuda.engines.programs import signature
+from remuda.engines.stacked import Stacked
 from remuda.trees import Tree
 
 
@@ -21,6 +23,7 @@ class Metered(Engine):
     def __init__(self, engine: Engine):
         self.engine = engine
         self.bytes: Counter[tuple[str, str]] = Counter()
+        self._of_a_step: dict[Any, Counter[tuple[str, str]]] = {}
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -33,6 +36,14 @@ class Metered(Engine):
     @property
     def device(self):  # type: ignore[override]
         return self.engine.device
+
+    @property
+    def say(self):  # type: ignore[override]
+        return self.engine.say
+
+    @say.setter
+    def say(self, listener: Callable[[str], None]) -> None:
+        self.engine.say = listener
 
     def reset(self) -> None:
         self.bytes.clear()
@@ -61,6 +72,19 @@ class Metered(Engine):
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
         self.bytes["gather", "up"] += self.size * self._row_bytes(rows)
         return self.engine.gather(fn, server, *rows)
+
+    def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+        """A compiled loop does not come by here at every step: one step is run apart, and its bytes are multiplied."""
+        if not isinstance(self.engine, Stacked) or not self.engine.compiles_loops:
+            return super().loop(step, state, *inputs)
+        key = step, signature((state, inputs))
+        if key not in self._of_a_step:
+            apart = Metered(self.engine.eager)
+            step(apart, state, *trees.row(inputs, 0))
+            self._of_a_step[key] = apart.bytes
+        num_steps = trees.leaves(inputs)[0].shape[0]
+        self.bytes.update({name: num_steps * count for name, count in self._of_a_step[key].items()})
+        return self.engine.loop(step, state, *inputs)
 
     def _row_bytes(self, rows: Tree) -> int:
         return trees.num_bytes(rows) // max(1, len(self.members))

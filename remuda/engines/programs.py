@@ -1,14 +1,13 @@
 """A herd's steps as a program: stacked, compiled, and replayed from a CUDA graph over static buffers."""
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from remuda import calculus, trees
-from remuda.engines.base import Scan
+from remuda import trees
 from remuda.trees import Tree
 
 WARM_UP = 3  # calls before a capture: compilation, library handles, lazily allocated workspaces
@@ -26,19 +25,18 @@ def signature(tree: Tree) -> Signature:
 
 
 class Piece:
-    """A member function ``carry, out = fn(carry, *inputs)``, compiled for all members.
+    """A function ``carry, out = fn(carry, *inputs)`` of the whole population, compiled.
 
     It overwrites the carry, reads the inputs at a position, and writes what it puts out into the row of that position.
     """
 
     def __init__(self, fn: Callable[..., Any], num_rows: int, precision: torch.dtype):
         self.num_rows, self.outs = num_rows, None
-        member_function = calculus.stacked(fn)
 
         def in_place(carry: Tree, inputs: Tree, position: Tensor) -> Tree:
             now = trees.map(lambda leaf: leaf.index_select(0, position)[0], inputs)
             with torch.autocast(position.device.type, precision, enabled=precision != torch.float32):
-                after, out = member_function(carry, *now)
+                after, out = fn(carry, *now)
             trees.map(lambda old, new: old.copy_(new), carry, after)
             return out
 
@@ -52,19 +50,21 @@ class Piece:
 
 
 class Program:
-    """The steps of a Scan for stacked members; inputs have a leading axis of steps.
+    """Equal steps of the whole population; inputs have a leading axis of steps.
+
+    A step is one function, or two, the first of which repeats: then inputs are (steps, members, repeats, ...), and the
+    functions are those of Pieces.
 
     Everything that a step reads and writes lives at fixed addresses: the carry, the inputs of all steps, what the
     steps put out, and the position among them, which the step itself advances. So a step is the same work each time,
     and a round is that many replays, with nothing to wait for in between.
     """
 
-    def __init__(self, scan: Scan, carry: Tree, inputs: Tree, precision: torch.dtype):
+    def __init__(self, functions: Sequence[Callable[..., Any]], carry: Tree, inputs: Tree, precision: torch.dtype):
         first = trees.leaves(inputs)[0]
         self.num_steps = first.shape[0]
-        self.repeats = first.shape[2] if scan.pieces else 0
+        self.repeats = first.shape[2] if len(functions) > 1 else 0
         num_rows = self.num_steps * max(1, self.repeats)
-        functions = scan.pieces or (scan.step,)
         self.pieces = [Piece(function, num_rows, precision) for function in functions]
         self.carry = trees.map(torch.clone, carry)
         self.inputs = trees.map(torch.clone, self._by_position(inputs))

@@ -1,6 +1,6 @@
 """All members on one device: verbs are indexing, ``map`` is a loop, one ``vmap``, or a compiled program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Literal
 
 import torch
@@ -42,7 +42,7 @@ class Stacked(Engine):
         self.compiled = on_gpu if compile is None else compile
         self.precision = ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
         self.chunk = chunk or size
-        self.programs: dict[tuple[Scan, Signature], Program] = {}
+        self.programs: dict[tuple[Hashable, Signature], Program] = {}
         if on_gpu:
             torch.set_float32_matmul_precision("highest" if self.precision == "fp32" else "high")
             torch.backends.cudnn.allow_tf32 = self.precision != "fp32"
@@ -73,17 +73,36 @@ class Stacked(Engine):
         carry, *inputs = rows
         by_step = trees.map(lambda leaf: leaf.transpose(0, 1), tuple(inputs))
         if self.compiled:
-            carry, outs = self._run_program(fn, carry, by_step)
+            functions = [calculus.stacked(part) for part in fn.pieces or (fn.step,)]
+            carry, outs = self._run_program(fn, functions, carry, by_step)
         else:
             carry, outs = Scan(calculus.stacked(fn.step))(carry, *by_step)
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
 
-    def _run_program(self, scan: Scan, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
-        key = scan, signature((carry, inputs))
+    @property
+    def compiles_loops(self) -> bool:
+        return self.compiled and not self.looped and self.chunk >= self.size
+
+    @property
+    def eager(self) -> "Stacked":
+        """The same members, without compilation."""
+        return Stacked(self.size, self.device, "vmap", compile=False, precision=self.precision, chunk=self.chunk)
+
+    def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+        if not self.compiles_loops:
+            return super().loop(step, state, *inputs)
+        eager = self.eager
+        whole = calculus.composable(lambda carry, *now: step(eager, carry, *now))
+        return self._run_program(step, [whole], state, inputs)
+
+    def _run_program(
+        self, name: Hashable, functions: list[Callable[..., Any]], carry: Tree, inputs: Tree
+    ) -> tuple[Tree, Tree]:
+        key = name, signature((carry, inputs))
         try:
             if key not in self.programs:
                 self.say("compiling; the first time on a machine this takes some minutes")
-                self.programs[key] = Program(scan, carry, inputs, PRECISIONS[self.precision])
+                self.programs[key] = Program(functions, carry, inputs, PRECISIONS[self.precision])
             return self.programs[key](carry, inputs)
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):

@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -44,6 +45,7 @@ class Strategy(ABC):
 
     gan: GAN = field(init=False, repr=False, compare=False)  # given by bind
     seed: int = field(init=False, repr=False, compare=False)
+    share_sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)  # images of each member, if known
 
     partitions: ClassVar[tuple[str, ...]]  # ways to divide the data that make sense; data.partition = "auto": the first
 
@@ -70,7 +72,14 @@ class Strategy(ABC):
                 f"the {self.loss} loss needs a Lipschitz critic: set strategy.lipschitz to clip, penalty or spectral"
             )
 
-    def bind(self, networks: Networks, shape: tuple[int, ...], num_classes: int, seed: int) -> Self:
+    def bind(
+        self,
+        networks: Networks,
+        shape: tuple[int, ...],
+        num_classes: int,
+        seed: int,
+        share_sizes: Sequence[int] = (),
+    ) -> Self:
         """This strategy with networks for images of that shape, all its draws made from that seed."""
         lipschitz = self.lipschitz
         if lipschitz == "auto":
@@ -92,6 +101,7 @@ class Strategy(ABC):
         bound = copy.copy(self)
         object.__setattr__(bound, "gan", gan)
         object.__setattr__(bound, "seed", seed)
+        object.__setattr__(bound, "share_sizes", tuple(share_sizes))
         return bound
 
     @abstractmethod
@@ -108,6 +118,10 @@ class Strategy(ABC):
         if steps == 0:
             steps = -(-images_per_member // (self.batch_size * self.discriminator_steps))
         return int(steps) * self.discriminator_steps
+
+    def steps_in(self, num_batches: int) -> int:
+        """Generator updates that so many batches of real data make."""
+        return num_batches // self.discriminator_steps
 
     @abstractmethod
     def init(self, engine: Engine) -> Any:

@@ -1,0 +1,5 @@
+"""Index tables over a population: who is there, and who receives from whom."""
+
+from remuda.population.exchange import derangement, survivors
+
+__all__ = ["derangement", "survivors"]

@@ -1,0 +1,128 @@
+"""FL-GAN: federated averaging of pairs, the rival of MD-GAN.
+
+C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks for Distributed
+Datasets", IPDPS 2019, section III-c, after McMahan et al., "Federated learning of deep networks using model
+averaging", 2016.
+
+    worker            E local epochs of its own pair on its own data
+    worker -> server  G_n, D_n
+    server            the mean of all G_n and of all D_n, weighted by the sizes of their data
+    server -> worker  the means, from which all go on
+
+A round is E local epochs and one averaging.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from remuda import seeds, trees
+from remuda.data.batches import Batch
+from remuda.engines.base import Engine
+from remuda.errors import UserError
+from remuda.gan import Pair, Player
+from remuda.networks.layers import BatchNorm2d
+from remuda.strategies.base import Metrics, Strategy
+from remuda.trees import Tree
+
+WORKERS = 10  # as in the paper
+
+
+@dataclass(frozen=True, kw_only=True)
+class FLGAN(Strategy):
+    epochs: int = 1  # E in the paper: local passes over the data between two averagings, >= 1
+    fraction: float = 1.0  # of the members that take part in a round, drawn anew for each, 0 < fraction <= 1
+    sync: Literal["both", "generator", "discriminator"] = "both"  # what is averaged; the rest stays local
+    sync_optimizer: Literal["keep", "average", "reset"] = "keep"  # Adam's moments of what is averaged
+    local_norms: bool = False  # FedBN: normalisation layers stay local
+
+    partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.epochs < 1:
+            raise UserError(f"strategy.epochs must be at least 1, not {self.epochs}")
+        if not 0 < self.fraction <= 1:
+            raise UserError(f"strategy.fraction must be above 0 and at most 1, not {self.fraction}")
+
+    def num_members(self, requested: int, num_classes: int) -> int:
+        return requested or WORKERS
+
+    def num_labels(self, num_members: int, num_classes: int) -> int:
+        return num_classes if self.gan.networks.conditional else 0
+
+    def batches_per_round(self, images_per_member: float) -> int:
+        return self.epochs * super().batches_per_round(images_per_member)
+
+    def init(self, engine: Engine) -> Pair:
+        """All begin with the same weights, but each with its own streams of dropout masks."""
+        first = self.gan.init(seeds.key(self.seed, "init", 0))
+
+        def pair(member: int) -> Pair:
+            own = self.gan.init(seeds.key(self.seed, "init", member))
+            generator = first.generator._replace(buffers=own.generator.buffers)
+            return first._replace(
+                generator=generator, discriminator=first.discriminator._replace(buffers=own.discriminator.buffers)
+            )
+
+        return engine.create(pair)
+
+    def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
+        trained, losses = self.train_pairs(engine, state, real, t)
+        weights = self.weights(engine.size, t)
+        generator, discriminator, average = trained
+        if self.sync != "discriminator":
+            generator = self.average(engine, generator, weights, self.gan.generator)
+            average = engine.mean(average, weights) if average else average
+        if self.sync != "generator":
+            discriminator = self.average(engine, discriminator, weights, self.gan.discriminator)
+        return Pair(generator, discriminator, average), losses
+
+    def weights(self, size: int, t: int) -> Tensor:
+        """What each member counts in round t: the size of its data if it takes part, otherwise nothing."""
+        sizes = torch.tensor(self.share_sizes or [1] * size, dtype=torch.float64)
+        num_active = max(1, round(self.fraction * size))
+        active = seeds.permutation(torch.tensor(seeds.key(self.seed, "active", t)), size)[:num_active]
+        weights = torch.zeros(size, dtype=torch.float64)
+        weights[active] = sizes[active]
+        return weights
+
+    def average(self, engine: Engine, player: Player, weights: Tensor, network: nn.Module) -> Player:
+        """The mean of a player's tensors, but for those that stay local."""
+        local = norm_names(network) if self.local_norms else set()
+        params, buffers = (self._mean_but(engine, tree, local, weights) for tree in (player.params, player.buffers))
+        moments = player.moments
+        if self.sync_optimizer == "average":
+            moments = engine.mean(moments, weights)
+        elif self.sync_optimizer == "reset":
+            moments = trees.map(torch.zeros_like, moments)
+        return Player(params, buffers, moments)
+
+    def _mean_but(self, engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor) -> Tree:
+        shared = {name: tensor for name, tensor in tensors.items() if name not in local}
+        mean = engine.mean(shared, weights) if shared else {}
+        return {name: mean.get(name, tensor) for name, tensor in tensors.items()}
+
+    def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        """By the server's generator: the mean of all. Where generators are not averaged, by each in turn."""
+        num_members = trees.leaves(state)[0].shape[0]
+        if self.sync != "discriminator":
+            return self.gan.generate(trees.map(_mean_row, state), noise, labels)
+        images = noise.new_empty(len(noise), *self.gan.shape)
+        for member in range(num_members):
+            mine = torch.arange(len(noise), device=noise.device) % num_members == member
+            images[mine] = self.gan.generate(trees.row(state, member), noise[mine], labels[mine])
+        return images
+
+
+def norm_names(network: nn.Module) -> set[str]:
+    """Parameters and buffers of normalisation layers."""
+    norms = [name for name, module in network.named_modules() if isinstance(module, BatchNorm2d)]
+    tensors = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
+    return {tensor for tensor in tensors if any(tensor.startswith(f"{norm}.") for norm in norms)}
+
+
+def _mean_row(leaf: Tensor) -> Tensor:
+    return leaf.double().mean(0).to(leaf.dtype) if leaf.is_floating_point() else leaf[0]

@@ -1,0 +1,131 @@
+"""FL-GAN's mean on hand-made numbers, and what stays local."""
+
+import pytest
+import torch
+
+from remuda import trees
+from remuda.data.batches import Batch
+from remuda.engines import Metered, Stacked
+from remuda.errors import UserError
+from remuda.networks import DCGAN, MLP
+from remuda.strategies import FLGAN, Standalone
+from remuda.strategies.fl_gan import norm_names
+
+SHAPE = (1, 8, 8)
+NETWORKS = MLP(latent=5, hidden=12)
+
+
+def make(networks=NETWORKS, sizes=(), **options):
+    return FLGAN(batch_size=4, steps_per_round=2, **options).bind(networks, SHAPE, 3, seed=7, share_sizes=sizes)
+
+
+def real(size, steps=2, seed=0):
+    torch.manual_seed(seed)
+    return Batch(torch.randint(0, 256, (size, steps, 4, *SHAPE), dtype=torch.uint8), torch.zeros(size, steps, 4).long())
+
+
+def rows_differ(rows) -> bool:
+    return any(not torch.equal(leaf[0], leaf[i]) for leaf in trees.leaves(rows) for i in range(1, len(leaf)))
+
+
+def test_the_mean_is_weighted_by_the_sizes_of_the_data():
+    strategy = make(sizes=(10, 30))
+    engine = Stacked(2)
+    player = strategy.init(engine).generator
+    values = torch.tensor([1.0, 5.0])
+    player = player._replace(
+        params=trees.map(lambda leaf: torch.ones_like(leaf) * values.reshape(-1, *[1] * (leaf.ndim - 1)), player.params)
+    )
+    mean = strategy.average(engine, player, strategy.weights(2, t=1), strategy.gan.generator)
+    assert all(torch.equal(leaf, torch.full_like(leaf, 4.0)) for leaf in mean.params.values())  # (10 + 150) / 40
+
+
+@pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
+def test_one_member_is_a_standalone_gan(networks):
+    together, alone = make(networks), Standalone(batch_size=4).bind(networks, SHAPE, 3, seed=7)
+    engine = Stacked(1)
+    state, pair = together.init(engine), alone.init(engine)
+    for t in (1, 2):
+        state, _ = together.round(engine, state, real(1, seed=t), t)
+        pair, _ = alone.round(engine, pair, real(1, seed=t), t)
+    assert trees.equal(state, pair)
+
+
+def test_a_round_is_training_and_then_the_mean():
+    strategy, engine = make(), Stacked(3)
+    start = strategy.init(engine)
+    trained, _ = strategy.train_pairs(engine, start, real(3), 1)
+    state, _ = strategy.round(engine, start, real(3), 1)
+    for part in ("generator", "discriminator"):
+        ours, theirs = getattr(state, part), getattr(trained, part)
+        for name, leaf in ours.params.items():
+            assert torch.allclose(leaf, theirs.params[name].mean(0).expand_as(leaf), atol=1e-7)
+            assert all(torch.equal(leaf[0], row) for row in leaf)
+        assert trees.equal(ours.moments, theirs.moments), "kept"
+
+
+def test_only_the_active_count():
+    strategy = make(fraction=0.5, sizes=(1, 2, 3, 4))
+    chosen = {tuple((strategy.weights(4, t) > 0).tolist()) for t in range(1, 40)}
+    assert all(sum(one) == 2 for one in chosen) and len(chosen) == 6
+    assert (make(fraction=0.01).weights(4, 1) > 0).sum() == 1, "at least one"
+    engine, state = Stacked(4), strategy.init(Stacked(4))
+    idle = (strategy.weights(4, 1) == 0).nonzero()[:, 0]
+    batch, other = real(4), real(4)
+    other.images[idle] = 255 - other.images[idle]
+    one, _ = strategy.round(engine, state, batch, 1)
+    two, _ = strategy.round(engine, state, other, 1)
+    assert trees.equal(one.generator.params, two.generator.params)
+
+
+@pytest.mark.parametrize(
+    ("sync", "generators", "discriminators"), [("generator", False, True), ("discriminator", True, False)]
+)
+def test_what_is_not_averaged_stays_local(sync, generators, discriminators):
+    strategy, engine = make(sync=sync), Stacked(3)
+    state, _ = strategy.round(engine, strategy.init(engine), real(3), 1)
+    assert rows_differ(state.generator.params) == generators
+    assert rows_differ(state.discriminator.params) == discriminators
+    images = strategy.generate(state, torch.randn(6, 5), torch.zeros(6).long())
+    assert images.shape == (6, *SHAPE) and images.isfinite().all()
+
+
+def test_norms_stay_local_and_the_rest_does_not():
+    strategy, engine = make(DCGAN(latent=5, width=8), local_norms=True), Stacked(2)
+    state, _ = strategy.round(engine, strategy.init(engine), real(2), 1)
+    for player, network in (
+        (state.generator, strategy.gan.generator),
+        (state.discriminator, strategy.gan.discriminator),
+    ):
+        local = norm_names(network)
+        assert any("running_mean" in name for name in local) and any("weight" in name for name in local)
+        tensors = {**player.params, **player.buffers}
+        for name, leaf in tensors.items():
+            if leaf.is_floating_point():
+                assert torch.equal(leaf[0], leaf[1]) != (name in local), name
+
+
+@pytest.mark.parametrize("optimizer", ["keep", "average", "reset"])
+def test_moments(optimizer):
+    strategy, engine = make(sync_optimizer=optimizer), Stacked(2)
+    state, _ = strategy.round(engine, strategy.init(engine), real(2), 1)
+    first = state.generator.moments.first
+    assert rows_differ(first) == (optimizer == "keep")
+    assert all((leaf == 0).all() for leaf in first.values()) == (optimizer == "reset")
+    assert (state.generator.moments.steps == 0).all() == (optimizer == "reset")
+
+
+def test_counted_traffic_is_that_of_table_3():
+    strategy, engine = make(), Metered(Stacked(5))
+    state = strategy.init(engine)
+    strategy.round(engine, state, real(5), 1)
+    model = trees.num_bytes((state.generator.params, state.discriminator.params))  # N (w + theta)
+    assert dict(engine.bytes) == {("mean", "up"): model, ("mean", "down"): model}
+
+
+def test_epochs_make_longer_rounds_and_bad_settings_are_refused():
+    assert FLGAN(batch_size=10, epochs=3).batches_per_round(95) == 30
+    with pytest.raises(UserError, match=r"strategy\.fraction"):
+        FLGAN(fraction=0)
+    with pytest.raises(UserError, match=r"strategy\.epochs"):
+        FLGAN(epochs=0)

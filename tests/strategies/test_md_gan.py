@@ -1,0 +1,194 @@
+"""MD-GAN's arithmetic: what is handed out, judged, averaged and swapped."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remuda import seeds, trees
+from remuda.data.batches import Batch
+from remuda.engines import Metered, Stacked
+from remuda.errors import UserError
+from remuda.gan.players import apply
+from remuda.networks import DCGAN, MLP
+from remuda.strategies import MDGAN, Standalone
+from remuda.strategies.md_gan import batch_places
+
+SHAPE = (1, 8, 8)
+NETWORKS = MLP(latent=5, hidden=12)
+
+
+def make(networks=NETWORKS, **options):
+    # A large epsilon in Adam: its first steps are otherwise signs, which rounding may turn.
+    return MDGAN(batch_size=4, **options).bind(networks, SHAPE, 3, seed=7)
+
+
+def real(size, steps=2, seed=0):
+    torch.manual_seed(seed)
+    return Batch(
+        torch.randint(0, 256, (size, steps, 4, *SHAPE), dtype=torch.uint8), torch.randint(0, 3, (size, steps, 4))
+    )
+
+
+def test_the_papers_index_rule():
+    """X_g = X(n mod k + 1), X_d = X((n + 1) mod k + 1) for n = 1, ..., N; batches count from 0 here."""
+    assert batch_places(torch.ones(5, dtype=torch.bool), 3).tolist() == [[1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]
+    assert batch_places(torch.ones(3, dtype=torch.bool), 1).tolist() == [[0, 0]] * 3
+    alive = torch.tensor([True, False, True, True])
+    assert batch_places(alive, 2)[alive].tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(("size", "k"), [(1, 1), (2, 1), (3, 1), (4, 2), (10, 3), (25, 4), (50, 5)])
+def test_log_is_the_whole_part_of_the_binary_logarithm(size, k):
+    assert make(num_fake_batches="log").num_batches(size) == k
+
+
+def test_more_batches_than_members_are_refused():
+    with pytest.raises(UserError, match="more than the 3 members"):
+        make(num_fake_batches=4).num_members(3, 10)
+
+
+@pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
+@pytest.mark.parametrize("loss", ["non-saturating", "minimax", "least-squares"])
+@pytest.mark.parametrize(("size", "k"), [(1, 1), (3, 1), (3, 2), (4, 4)])
+def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networks):
+    strategy = make(networks, num_fake_batches=k, loss=loss)
+    engine = Stacked(size)
+    state = strategy.init(engine)
+    inputs = strategy._inputs(engine, real(size), torch.ones(size, dtype=torch.bool), t=1)
+    images, labels, asked, keys, noise, classes, places, weights = trees.row(inputs, 0)
+    fakes = engine.scatter(strategy.hand_out, state.server, noise, classes, places)
+    workers, feedback, _ = engine.map(strategy.judge, state.workers, fakes, asked, images, labels, keys)
+    # The discriminators as they judged: with the weights after their step, and the buffers from before the judgement.
+    judges = []
+    for n in range(size):
+        worker = trees.row(state.workers, n)
+        worker, _ = strategy.gan.discriminate(
+            worker, images[n].float() / 127.5 - 1, fakes[n, -1], labels[n], keys[n, 0], asked[n, 1]
+        )
+        judges.append(worker)
+    params = trees.map(lambda leaf: leaf.detach().requires_grad_(), state.server.generator.params)
+    made, _ = apply(
+        strategy.gan.generator, params, state.server.generator.buffers, noise.flatten(0, 1), classes.flatten()
+    )
+    batches = made.unflatten(0, (k, 4))
+    values = []
+    for n, judge in enumerate(judges):
+        mine = batches[places[n, 0]]
+        outputs, _ = apply(strategy.gan.discriminator, judge.params, judge.buffers, mine, asked[n, 0])
+        values.append(strategy.gan.loss.generator(outputs))
+    torch.stack(values).mean().backward()
+    expected = {name: leaf.grad for name, leaf in params.items()}
+    _, _, pull = strategy.gan.imagine(state.server.generator, noise.flatten(0, 1), classes.flatten())
+    shares = torch.zeros(k, size)
+    for n in range(size):
+        shares[places[n, 0], n] = 1 / size
+    through_feedback = pull(torch.einsum("kn,n...->k...", shares, feedback).flatten(0, 1))
+    for name, slope in through_feedback.items():
+        assert torch.allclose(slope, expected[name], atol=1e-6), name
+    server = strategy.descend((state.server, noise, classes, places, weights), feedback)
+    by_hand = strategy.gan.descend(state.server.generator, expected)
+    for name, param in server.generator.params.items():
+        assert torch.allclose(param, by_hand.params[name], atol=1e-5), name
+
+
+@pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
+def test_one_member_is_a_standalone_gan(networks):
+    """With N = 1 and L = 1: the same draws, the same weights to rounding."""
+    together = make(networks)
+    alone = Standalone(batch_size=4).bind(networks, SHAPE, 3, seed=7)
+    engine = Stacked(1)
+    state, pair = together.init(engine), alone.init(engine)
+    for t in (1, 2):
+        state, ours = together.round(engine, state, real(1, seed=t), t)
+        pair, theirs = alone.round(engine, pair, real(1, seed=t), t)
+        for name in theirs:
+            assert torch.allclose(ours[name], theirs[name], atol=1e-5), name
+    for (name, a), (_, b) in zip(
+        trees.named_leaves((state.server.generator, trees.row(state.workers, 0))),
+        trees.named_leaves(trees.row((pair.generator, pair.discriminator), 0)),
+        strict=True,
+    ):
+        assert torch.allclose(a.double(), b.double(), atol=2e-4), name
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 9), st.integers(0, 1 << 30), st.sampled_from(["keep", "carry", "reset"]))
+def test_a_swap_conserves_every_discriminator(size, seed, optimizer):
+    from remuda.population import derangement
+
+    strategy = make(swap_optimizer=optimizer)
+    engine = Stacked(size)
+    workers = strategy.init(engine).workers
+    marks = torch.arange(float(size))
+    workers = trees.map(lambda leaf: leaf + marks.reshape(-1, *[1] * (leaf.ndim - 1)).to(leaf.dtype), workers)
+    source = derangement(seed, torch.ones(size, dtype=torch.bool))
+    swapped = strategy.swap(engine, workers, source)
+    for name, leaf in swapped.params.items():
+        assert torch.equal(leaf, workers.params[name][source])
+    expected = {"keep": workers.moments, "carry": trees.map(lambda leaf: leaf[source], workers.moments)}
+    expected["reset"] = trees.map(torch.zeros_like, workers.moments)
+    assert trees.equal(swapped.moments, expected[optimizer])
+
+
+def test_the_lost_count_for_nothing():
+    strategy, engine = make(lose_every=1, swap_every=0), Stacked(3)
+    state = strategy.init(engine)
+    assert [int(strategy.alive(engine, t).sum()) for t in (1, 2, 3, 4, 9)] == [3, 2, 1, 1, 1]
+    alive = strategy.alive(engine, 3)
+    lost = (~alive).nonzero()[:, 0]
+    batch = real(3)
+    other = Batch(batch.images.clone(), batch.labels)
+    other.images[lost] = 255 - other.images[lost]
+    one, _ = strategy.round(engine, state, batch, 3)
+    two, _ = strategy.round(engine, state, other, 3)
+    assert trees.equal(one.server, two.server), "the lost members' images no longer matter"
+    assert not trees.equal(one.workers, two.workers)
+
+
+@pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
+@pytest.mark.parametrize(("size", "k", "batch"), [(1, 1, 4), (2, 1, 3), (3, 2, 4), (5, 5, 2), (4, 2, 1)])
+def test_counted_traffic_is_that_of_table_3(size, k, batch, networks):
+    if isinstance(networks, DCGAN) and batch == 1:
+        pytest.skip("BatchNorm needs more than one image")
+    strategy = MDGAN(batch_size=batch, num_fake_batches=k, swap_every=1).bind(networks, SHAPE, 3, seed=0)
+    engine = Metered(Stacked(size))
+    state = strategy.init(engine)
+    steps = 3
+    torch.manual_seed(0)
+    data = Batch(
+        torch.randint(0, 256, (size, steps, batch, *SHAPE), dtype=torch.uint8), torch.zeros(size, steps, batch).long()
+    )
+    after, _ = strategy.round(engine, state, data, t=1)
+    d = 4 * 64  # bytes of an image in float32
+    theta = trees.num_bytes((state.workers.params, state.workers.buffers)) // size
+    sent = 2 if k > 1 else 1  # batches per worker
+    assert engine.bytes["scatter", "down"] == steps * size * sent * batch * d
+    assert engine.bytes["gather", "up"] == steps * size * batch * d
+    assert engine.bytes["take", "across"] == (size * theta if size > 1 else 0)
+    assert set(engine.bytes) <= {("scatter", "down"), ("gather", "up"), ("take", "across")}
+    del after
+
+
+def test_a_compiled_loop_equals_the_eager_one_and_is_counted():
+    strategy = make(num_fake_batches=2, swap_every=0)
+    ends = []
+    for compiled in (True, False):
+        engine = Metered(Stacked(3, layout="vmap", compile=compiled))
+        state, losses = strategy.round(engine, strategy.init(engine), real(3), 1)
+        state, losses = strategy.round(engine, state, real(3, seed=1), 2)
+        ends.append((state, losses))
+        assert engine.bytes["scatter", "down"] == 2 * 2 * 3 * 2 * 4 * 256
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
+        assert torch.allclose(a.double(), b.double(), atol=2e-4), name
+
+
+def test_labels_are_the_servers_and_every_worker_knows_them():
+    strategy = make(MLP(latent=5, hidden=12, conditional=True), num_fake_batches=2)
+    engine = Stacked(3)
+    inputs = strategy._inputs(engine, real(3), torch.ones(3, dtype=torch.bool), t=1)
+    _, _, asked, _, _, classes, places, _ = inputs
+    assert classes.min() >= 0 and classes.max() < 3 and len(classes.unique()) > 1
+    for s in range(2):
+        assert torch.equal(asked[s], classes[s][places[s]])
+    assert seeds.key(7, "swap", 1) != seeds.key(7, "lose")
