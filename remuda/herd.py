@@ -12,7 +12,7 @@ from remuda.data import Dataset, partition
 from remuda.data import load as load_data
 from remuda.data.batches import Batches
 from remuda.devices import find_device, usable_cores
-from remuda.engines import Engine, Stacked
+from remuda.engines import Engine, Metered, Stacked
 from remuda.errors import UserError
 from remuda.model import Model
 from remuda.record import DataFacts
@@ -24,7 +24,7 @@ class Herd:
     """Everything that a loop needs but the state."""
 
     strategy: Strategy
-    engine: Engine
+    engine: Metered
     batches: Batches
     facts: DataFacts
     num_batches: int  # of real data, per member and round
@@ -45,9 +45,14 @@ class Herd:
 
     def round(self, state: Any, t: int) -> tuple[Any, dict[str, list[float]]]:
         """The state after round t, and what each member reports."""
+        self.engine.reset()
         real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
         state, metrics = self.strategy.round(self.engine, state, real, t)
         return state, {name: values.tolist() for name, values in metrics.items()}
+
+    def traffic(self) -> dict[str, int]:
+        """Bytes that the members and the server have sent in the last round, by verb and direction."""
+        return {f"{verb} {direction}": count for (verb, direction), count in self.engine.bytes.items() if count}
 
     def model(self, state: Any, t: int) -> Model:
         num_labels = self.strategy.num_labels(self.engine.size, len(self.facts.classes))
@@ -63,7 +68,7 @@ def assemble(config: RunConfig) -> Herd:
     shares = _shares(config, strategy, dataset, num_members)
     sizes = [len(share) for share in shares]
     strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed, sizes)
-    engine = _engine(config.engine, num_members, device)
+    engine = Metered(_engine(config.engine, num_members, device))
     batches = Batches(
         dataset,
         shares,

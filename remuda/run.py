@@ -99,12 +99,15 @@ def _round(record: Record, herd: Herd, state: Any, t: int, progress: Progress) -
     state, metrics = herd.round(state, t)
     seconds = time.perf_counter() - began
     _refuse_divergence(metrics, herd, t, record)
+    traffic = herd.traffic()
     line = {
         "round": t,
         **metrics,
         "seconds": round(seconds, 4),
         "images": t * herd.images_per_round,
         "images_per_second": round(herd.images_per_round / seconds, 1),
+        "bytes": sum(traffic.values()),
+        "traffic": traffic,
     }
     record.add_round(line)
     progress.round(line)

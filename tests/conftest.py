@@ -34,3 +34,15 @@ def toy_data() -> Dataset:
     noise = torch.randint(0, 40, (19, 1, 8, 8), generator=generator)
     images = (noise + 80 * labels[:, None, None, None]).to(torch.uint8)
     return Dataset("toy", images, labels, ("dark", "grey", "light"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """Classifiers and statistics of the tests do not go into the user's cache."""
+    before = os.environ.get("REMUDA_CACHE")
+    os.environ["REMUDA_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["REMUDA_CACHE"]
+    else:
+        os.environ["REMUDA_CACHE"] = before

@@ -34,9 +34,10 @@ ALLOWED = {
     "scores": BASE | {"data"},
     "compare": BASE | {"config", "record", "scores"},
     "repeat": BASE | {"compare", "config", "progress", "record", "run"},
+    "traffic": BASE | {"config", "data", "networks", "strategies"},
     "herd": BASE | {"config", "data", "engines", "model", "record", "strategies"},
 }
-FREE = {"run", "cli", "", "__main__"}  # the loop and the facades know all the others
+FREE = {"run", "cli", "commands", "", "__main__"}  # the loop and the facades know all the others
 
 
 def part(path: Path) -> str:

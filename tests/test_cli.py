@@ -76,6 +76,7 @@ def test_the_set_of_commands_and_flags_is_frozen():
         },
         "compare": {"runs", "--round", "--format", "--out"},
         "repeat": {"recipe", "--seeds", "--first-seed", "--out", "--device", "--data", "--set"},
+        "traffic": {"recipe", "--members", "--out", "--data", "--set"},
         "report": {"run"},
         "list": set(),
     }

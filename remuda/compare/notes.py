@@ -32,8 +32,8 @@ def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
         found.append("†: of one run; the spread is over splits or subsets of its images, and says nothing about seeds.")
     if any(column.floors for column in columns):
         found.append(
-            "Real images: the same score of real images that are not in the reference, as many as samples where the data "
-            "have so many; no generator is expected to beat it at the same count."
+            "Real images: the same score of real images that are not in the reference, 10,000 at most, and fewer where "
+            "the data or the samples are fewer; with fewer images a distance is larger, an Inception score smaller."
         )
     if any(len(one.runs) > 1 for one in groups):
         found.append("Seconds and bytes: the median over seeds.")

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu, softplus
 
+from remuda.networks.layers import one_hot
+
 
 class Loss(NamedTuple):
     discriminator: Callable[[Tensor, Tensor, float], Tensor]  # (real outputs, fake outputs, real_target) -> scalar
@@ -67,6 +69,15 @@ LOSSES: dict[str, Loss] = {
     "wasserstein": Loss(wasserstein_critic, wasserstein_generator, has_targets=False, needs_lipschitz=True),
     "hinge": Loss(hinge_discriminator, wasserstein_generator, has_targets=False),
 }
+
+
+def class_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """The auxiliary classifier's part in either player's loss, for one batch: -1/2 E log P(label).
+
+    L_C of Odena et al. 2017 with the half that the judgement has here. One-hot, since ``vmap`` turns indexing into
+    gathers and scatters.
+    """
+    return -0.5 * (one_hot(labels, logits.shape[1]) * logits.log_softmax(1)).sum(1).mean()
 
 
 def gradient_penalty(slopes: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from remuda import calculus, seeds
 from remuda.gan.lipschitz import SpectralNorm, clip
-from remuda.gan.losses import Loss, gradient_penalty
+from remuda.gan.losses import Loss, class_loss, gradient_penalty
 from remuda.gan.optimizers import Adam
 from remuda.gan.players import Pair, Player, apply, blend, recruit, start_average
 from remuda.networks import Networks
@@ -112,14 +112,25 @@ class GAN:
         )
 
     def discriminate(
-        self, discriminator: Player, real: Tensor, fakes: Tensor, labels: Tensor, key: Tensor
+        self,
+        discriminator: Player,
+        real: Tensor,
+        fakes: Tensor,
+        labels: Tensor,
+        key: Tensor,
+        fake_labels: Tensor | None = None,
     ) -> tuple[Player, Tensor]:
-        """One update of the discriminator, and the loss before it."""
+        """One update of the discriminator, and the loss before it; fakes have the labels of real, or their own."""
+        fake_labels = labels if fake_labels is None else fake_labels
 
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             on_real, buffers = apply(self.discriminator, params, discriminator.buffers, real, labels)
-            on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, labels)
-            value = self.loss.discriminator(on_real.float(), on_fakes.float(), self.real_target)
+            on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, fake_labels)
+            source = self._source(on_real).float(), self._source(on_fakes).float()
+            value = self.loss.discriminator(*source, self.real_target)
+            if self.networks.auxiliary:
+                value = value + class_loss(on_real[:, 1:].float(), labels)
+                value = value + class_loss(on_fakes[:, 1:].float(), fake_labels)
             if self.lipschitz == "penalty":
                 slopes = self._slopes_between(params, buffers, real, fakes, labels, key)
                 value = value + self.penalty * gradient_penalty(slopes)
@@ -131,12 +142,16 @@ class GAN:
             params = clip(params, self.clip)
         return Player(params, buffers, moments), value
 
+    def _source(self, outputs: Tensor) -> Tensor:
+        """Of the discriminator's outputs those that tell real from fake, (b,); the others are logits of classes."""
+        return outputs[:, 0] if self.networks.auxiliary else outputs
+
     def _slopes_between(self, params, buffers, real, fakes, labels, key) -> Tensor:
         """The critic's slopes at random points on the lines from real to fake images."""
         place = seeds.uniform(seeds.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
         between = real + place * (fakes - real)
         return calculus.slope(
-            lambda images: apply(self.discriminator, params, buffers, images, labels)[0].sum(), between
+            lambda images: self._source(apply(self.discriminator, params, buffers, images, labels)[0]).sum(), between
         )
 
     def judge(self, discriminator: Player, fakes: Tensor, labels: Tensor) -> tuple[Player, Tensor, Tensor]:
@@ -144,7 +159,10 @@ class GAN:
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             outputs, buffers = apply(self.discriminator, discriminator.params, discriminator.buffers, images, labels)
-            return self.loss.generator(outputs.float()), buffers
+            value = self.loss.generator(self._source(outputs).float())
+            if self.networks.auxiliary:
+                value = value + class_loss(outputs[:, 1:].float(), labels)
+            return value, buffers
 
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
         return discriminator._replace(buffers=buffers), feedback, value

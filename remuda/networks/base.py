@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -15,7 +16,12 @@ class Networks(ABC):
     A generator maps (noise (b, latent), labels (b,)) to images (b, *shape) in [-1, 1]; a discriminator maps (images,
     labels) to one real number an image, (b,): the logit of "real", or the value of the critic. The sigmoid of the
     papers' tables is inside the losses, where it is numerically safe. Unconditional networks ignore the labels.
+
+    Where ``auxiliary`` is set, the discriminator has an auxiliary classifier: it ignores the labels and puts out
+    (b, 1 + num_classes), that number in column 0 and then the logits of the classes.
     """
+
+    auxiliary: ClassVar[bool] = False
 
     latent: int = 100  # length of the noise vector, >= 1
     conditional: bool = False  # whether the label, one-hot, joins the noise

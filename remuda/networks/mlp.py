@@ -36,19 +36,24 @@ class MLP(Networks):
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         num_labels = num_classes if self.conditional else 0
-        layers = self._layers(self.latent + num_labels, math.prod(shape))
-        return Generator(nn.Sequential(*layers, nn.Tanh()), shape, num_labels)
+        made = layers(self._widths(self.latent + num_labels, math.prod(shape)), self.activation)
+        return Generator(nn.Sequential(*made, nn.Tanh()), shape, num_labels)
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         num_labels = num_classes if self.conditional else 0
-        return Discriminator(nn.Sequential(*self._layers(math.prod(shape) + num_labels, 1)), num_labels)
+        made = layers(self._widths(math.prod(shape) + num_labels, 1), self.activation)
+        return Discriminator(nn.Sequential(*made), num_labels)
 
-    def _layers(self, num_in: int, num_out: int) -> list[nn.Module]:
-        widths = [num_in] + [self.hidden] * self.num_hidden
-        layers: list[nn.Module] = []
-        for before, after in itertools.pairwise(widths):
-            layers += [nn.Linear(before, after), ACTIVATIONS[self.activation]()]
-        return [*layers, nn.Linear(self.hidden, num_out)]
+    def _widths(self, num_in: int, num_out: int) -> list[int]:
+        return [num_in, *[self.hidden] * self.num_hidden, num_out]
+
+
+def layers(widths: list[int], activation: str) -> list[nn.Module]:
+    """Linear layers from each width to the next, with activations between them."""
+    made: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        made += [nn.Linear(before, after), ACTIVATIONS[activation]()]
+    return made[:-1]
 
 
 class Generator(nn.Module):

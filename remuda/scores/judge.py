@@ -36,6 +36,7 @@ class Judge:
             self.network = self._find_network(data, dataset.shape)
         self.reference = look(dataset, config.reference, self.network, device, say)
         self.held_out = self._look_at_other_split(data)
+        self._chosen(has_labels=True)  # so that a kind that cannot be had is missed before anything is trained
 
     def _find_network(self, data: DataConfig, shape: tuple[int, ...]) -> FeatureNetwork:
         if self.config.classifier == "auto" and shape[0] == 3:
@@ -89,6 +90,7 @@ class Judge:
             "classifier": isinstance(self.network, Classifier),
             "labels": has_labels,
             "held-out": self.held_out is not None,
+            "trained-on": self.reference.split == "train",
         }
         have |= {name for name, fact in facts.items() if fact}
         wanted = [name.strip() for name in self.config.kinds.split(",") if name.strip()]

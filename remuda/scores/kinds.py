@@ -101,8 +101,9 @@ def _diversity(subject: Subject, reference: Reference, held_out: Reference | Non
 
 def _copying(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
     assert held_out is not None
-    fake, real, training = (pixels(images) for images in (subject.images, held_out.images, reference.images))
-    return {"copying": Measure(copying(fake[:MAX_COPIES], real[:MAX_COPIES], training).fraction)}
+    rows = held_out.rows[torch.linspace(0, len(held_out.rows) - 1, min(MAX_COPIES, len(held_out.rows))).long()]
+    fake, real = subject.images[:MAX_COPIES], held_out.images[rows]
+    return {"copying": Measure(copying(pixels(fake), pixels(real), pixels(reference.images)).fraction)}
 
 
 def _modes(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
@@ -135,6 +136,7 @@ NEEDS = {  # what a kind may need, and what to tell a user who has not got it
     "classifier": "it needs a classifier of the data's own classes: ask for --classifier train",
     "labels": "it needs a model that can be asked for labels",
     "held-out": "it needs real images that are not in the reference, and the data have no other split",
+    "trained-on": "copies are looked for in the training images: score against --reference train",
 }
 _IMAGES = frozenset({"images"})
 KINDS: dict[str, Kind] = {
@@ -152,7 +154,7 @@ KINDS: dict[str, Kind] = {
     ),
     "copying": Kind(
         measure=_copying,
-        needs=_IMAGES | {"held-out"},
+        needs=_IMAGES | {"held-out", "trained-on"},
         looks=False,
         by_default=False,
         about="part of samples that are nearer to a training image than new images are",

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from remuda.gan.losses import LOSSES, gradient_penalty
+from remuda.gan.losses import LOSSES, class_loss, gradient_penalty
 
 LOG3 = math.log(3.0)  # sigmoid(log 3) = 3/4
 REAL, FAKE = torch.tensor([LOG3, 0.0]), torch.tensor([-LOG3, LOG3])  # D = 3/4, 1/2 and 1/4, 3/4
@@ -59,6 +59,18 @@ def test_players_pull_in_opposite_directions(name):
     (by_generator,) = torch.autograd.grad(LOSSES[name].generator(fake), fake)
     (by_discriminator,) = torch.autograd.grad(LOSSES[name].discriminator(torch.zeros(3), fake + 0.1, 1.0), fake)
     assert (by_generator < 0).all() and (by_discriminator > 0).all()
+
+
+def test_class_loss_is_half_the_cross_entropy():
+    logits = torch.tensor([[LOG3, 0.0, -1e4], [0.0, 0.0, 0.0], [0.0, 1e4, 0.0]])  # P = 3/4, 1/4, 0; thirds; 0, 1, 0
+    labels = torch.tensor([0, 2, 1])
+    expected = -0.5 * (math.log(3 / 4) + math.log(1 / 3) + math.log(1)) / 3
+    assert class_loss(logits, labels).item() == pytest.approx(expected)
+    assert class_loss(logits, labels).item() == pytest.approx(
+        0.5 * torch.nn.functional.cross_entropy(logits, labels).item()
+    )
+    together = torch.func.vmap(class_loss)(torch.stack([logits, -logits]), torch.stack([labels, labels]))
+    assert torch.allclose(together, torch.stack([class_loss(logits, labels), class_loss(-logits, labels)]))
 
 
 def test_gradient_penalty_by_hand():

@@ -3,10 +3,14 @@
 import pytest
 import torch
 
-from remuda import seeds, trees
+from remuda import calculus, seeds, trees
+from remuda.data import DataConfig
+from remuda.data.datasets import load
+from remuda.data.images import to_unit
 from remuda.gan import GAN, LOSSES, Adam
-from remuda.gan.losses import gradient_penalty
-from remuda.networks import DCGAN, MLP
+from remuda.gan.losses import class_loss, gradient_penalty
+from remuda.gan.players import apply
+from remuda.networks import ACGANMLP, DCGAN, MLP, ACGANMnist
 
 LABELS = torch.tensor([[0, 1, 2, 0], [2, 2, 1, 0]])
 KEY = torch.tensor(11)
@@ -31,6 +35,13 @@ def inputs(gan, num_steps):
     return real, LABELS[:num_steps], torch.randn(num_steps, 4, gan.networks.latent), KEY + torch.arange(num_steps)
 
 
+def split(gan, outputs, labels):
+    """The judgement, and half the cross-entropy of the classes where the discriminator names them."""
+    if not gan.networks.auxiliary:
+        return outputs, 0.0
+    return outputs[:, 0], 0.5 * torch.nn.functional.cross_entropy(outputs[:, 1:], labels)
+
+
 def by_hand(gan, real, labels, noise, keys):
     """What GAN.step promises, with modules, backward() and torch.optim."""
     generator, discriminator = gan._build(7)
@@ -40,12 +51,14 @@ def by_hand(gan, real, labels, noise, keys):
     for k in range(len(real)):
         fakes = generator(noise[k], labels[k])
         d_optimizer.zero_grad()
-        on_real, on_fakes = discriminator(real[k], labels[k]), discriminator(fakes.detach(), labels[k])
-        loss = gan.loss.discriminator(on_real, on_fakes, gan.real_target)
+        on_real, names_of_real = split(gan, discriminator(real[k], labels[k]), labels[k])
+        on_fakes, names_of_fakes = split(gan, discriminator(fakes.detach(), labels[k]), labels[k])
+        loss = gan.loss.discriminator(on_real, on_fakes, gan.real_target) + names_of_real + names_of_fakes
         if gan.lipschitz == "penalty":
             place = seeds.uniform(seeds.fold(keys[k], 0), (4, 1, 1, 1))
             between = (real[k] + place * (fakes.detach() - real[k])).requires_grad_()
-            (slopes,) = torch.autograd.grad(discriminator(between, labels[k]).sum(), between, create_graph=True)
+            on_between, _ = split(gan, discriminator(between, labels[k]), labels[k])
+            (slopes,) = torch.autograd.grad(on_between.sum(), between, create_graph=True)
             loss = loss + gan.penalty * gradient_penalty(slopes)
         loss.backward()
         d_optimizer.step()
@@ -55,7 +68,8 @@ def by_hand(gan, real, labels, noise, keys):
                     param.clamp_(-gan.clip, gan.clip)
         d_losses.append(loss.item())
     g_optimizer.zero_grad()
-    g_loss = gan.loss.generator(discriminator(fakes, labels[-1]))
+    judged, names = split(gan, discriminator(fakes, labels[-1]), labels[-1])
+    g_loss = gan.loss.generator(judged) + names
     g_loss.backward()
     g_optimizer.step()
     return generator, discriminator, sum(d_losses) / len(d_losses), g_loss.item()
@@ -71,6 +85,11 @@ CASES = [
     dict(networks=DCGAN(width=8, latent=5, dropout=0.0), loss="wasserstein", lipschitz="penalty"),
     dict(loss="hinge", lipschitz="spectral"),
     dict(networks=DCGAN(width=8, latent=5), loss="minimax", lipschitz="spectral"),
+    dict(networks=ACGANMLP(latent=5, hidden=8)),
+    dict(networks=ACGANMLP(latent=5, hidden=8), loss="wasserstein", lipschitz="penalty"),
+    dict(networks=ACGANMLP(latent=5, hidden=8), loss="minimax", lipschitz="spectral", real_target=0.9),
+    dict(networks=ACGANMnist(latent=5)),
+    dict(networks=ACGANMnist(latent=5, minibatch_kernels=3, minibatch_dims=2, batch_norm="both"), loss="hinge"),
 ]
 
 
@@ -124,6 +143,65 @@ def test_feedback_equals_the_slope_end_to_end():
     gan.loss.generator(d_module(g_module(noise[0], labels[0]), labels[0])).backward()
     for name, param in g_module.named_parameters():
         assert torch.allclose(param.grad, through_images[name], atol=1e-7), name
+
+
+def test_fakes_may_have_labels_of_their_own():
+    gan = make(ACGANMLP(latent=5, hidden=8))
+    start = gan.init(7).discriminator
+    real, labels, noise, _ = inputs(gan, 2)
+    fakes, _, _ = gan.imagine(gan.init(7).generator, noise[0], labels[1])
+    _, value = gan.discriminate(start, real[0], fakes, labels[0], KEY, labels[1])
+    module = gan._build(7)[1]
+    (on_real, of_real), (on_fakes, of_fakes) = (
+        split(gan, module(images, None), own) for images, own in ((real[0], labels[0]), (fakes, labels[1]))
+    )
+    expected = gan.loss.discriminator(on_real, on_fakes, 1.0) + of_real + of_fakes
+    assert value.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert value.item() != pytest.approx(gan.discriminate(start, real[0], fakes, labels[0], KEY)[1].item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("part", ["discriminate", "judge"])
+def test_a_compiler_takes_an_acgan_as_one_graph(part):
+    """Without the compiler's last stage, which takes minutes on a CPU and knows nothing of us."""
+    gan = make(ACGANMnist(latent=5) if part == "judge" else ACGANMLP(latent=5, hidden=8))
+    players = trees.stack([gan.init(7), gan.init(8)]).discriminator
+    real, labels, _, keys = (torch.stack([x, x]) for x in inputs(gan, 2))
+    arguments = (players, real[:, 0], labels[:, 0])
+    if part == "discriminate":
+        arguments = (players, real[:, 0], real[:, 1], labels[:, 0], keys[:, 0], labels[:, 1])
+    expected = torch.func.vmap(getattr(gan, part))(*arguments)
+    compiled = torch.compile(calculus.stacked(getattr(gan, part)), fullgraph=True, backend="aot_eager")
+    for (name, a), (_, b) in zip(trees.named_leaves(expected), trees.named_leaves(compiled(*arguments)), strict=True):
+        assert torch.allclose(a.double(), b.double(), atol=1e-5), name
+
+
+def test_an_acgan_learns_its_classes():
+    data = load(DataConfig(name="digits"))
+    gan = GAN(
+        networks=ACGANMLP(hidden=128),
+        shape=data.shape,
+        num_classes=10,
+        loss=LOSSES["non-saturating"],
+        generator_optimizer=Adam(1e-3, 0.5, 0.999),
+        discriminator_optimizer=Adam(1e-3, 0.5, 0.999),
+    )
+    pair = gan.init(7)
+
+    def mistakes(pair):
+        outputs, _ = apply(gan.discriminator, pair.discriminator.params, {}, to_unit(data.images), data.labels)
+        fakes = gan.generate(pair, torch.randn(200, 100), torch.arange(200) % 10)
+        on_fakes, _ = apply(gan.discriminator, pair.discriminator.params, {}, fakes, data.labels)
+        return class_loss(outputs[:, 1:], data.labels), class_loss(on_fakes[:, 1:], torch.arange(200) % 10)
+
+    torch.manual_seed(1)
+    before = mistakes(pair)
+    for step in range(200):
+        chosen = torch.randint(len(data.labels), (1, 50))
+        batch = to_unit(data.images[chosen[0]])[None], data.labels[chosen]
+        pair, losses = gan.step(pair, *batch, torch.randn(1, 50, 100), KEY[None] + step)
+        assert all(value.isfinite() for value in losses.values())
+    after = mistakes(pair)
+    assert after[0] < 0.2 * before[0] and after[1] < 0.5 * before[1], (before, after)
 
 
 def test_moving_average_by_hand_and_in_samples():

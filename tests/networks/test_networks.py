@@ -56,7 +56,7 @@ def test_cellular_mlp():
     assert any(isinstance(m, torch.nn.Tanh) for m in MLP(activation="tanh").discriminator(MNIST, 10).modules())
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["dcgan", "wcgan", "mlp"])
 @pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (2, 12, 12)])
 def test_every_family_fits_every_shape(name, conditional, shape):

@@ -1,0 +1,127 @@
+"""The judge as a whole: which scores it gives, how they are called, what they carry."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from remuda.data import DataConfig, load
+from remuda.errors import UserError
+from remuda.scores.config import ScoreConfig
+from remuda.scores.judge import Judge, protocol_name
+
+CPU = torch.device("cpu")
+DIGITS = DataConfig(name="digits")
+
+
+def judge(data=DIGITS, say=lambda text: None, **settings):
+    return Judge(data, ScoreConfig(**settings), CPU, say)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load(DIGITS, "test")
+
+
+def test_real_images_reach_their_floor(digits):
+    values = {value.name: value for value in judge(kinds="all").score(digits.images, digits.labels, seed=0)}
+    assert set(values) == {
+        "fid_296_train_lenet",
+        "kid_296_train_lenet",
+        "digits-score_296_lenet",
+        "tvd_296_train_lenet",
+        "class-kid_296_train_lenet",
+        "diversity_296_train_lenet",
+        "class-fid_296_train_lenet",
+        "precision_296_train_lenet",
+        "recall_296_train_lenet",
+        "density_296_train_lenet",
+        "coverage_296_train_lenet",
+        "copying_296_train_pixels",
+    }
+    for name, value in values.items():
+        if value.floor is not None:
+            assert value.value == pytest.approx(value.floor, rel=1e-6, abs=1e-9), name
+            assert value.floor_samples == 296
+    fid = values["fid_296_train_lenet"]
+    assert (fid.num_samples, fid.reference, fid.num_reference) == (296, "train", 1501)
+    assert fid.network == "lenet-digits" and len(fid.network_digest) == len(fid.reference_digest) == 16
+    assert fid.precision == "fp32" and fid.seconds > 0
+    assert len(values["class-kid_296_train_lenet"].classes) == 10
+    assert values["copying_296_train_pixels"].network == ""
+
+
+def test_the_reference_is_looked_at_once(monkeypatch, tmp_path, digits):
+    monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
+    said: list[str] = []
+    first = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
+    assert sum("looks at" in text for text in said) == 2
+    said.clear()
+    second = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
+    assert not said and first[0].value == second[0].value
+    for path in tmp_path.rglob("*.st"):
+        path.write_bytes(b"torn")
+    third = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
+    assert sum("cannot be used" in text for text in said) == 2 and third[0].value == first[0].value
+
+
+def test_noise_is_far_away_and_copies_are_found(digits):
+    noise = torch.randint(0, 256, (300, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    (fid,) = judge(kinds="fid").score(noise, None, 0)
+    assert fid.value > 20 * fid.floor
+    training = load(DIGITS).images[:200]
+    (copies,) = judge(kinds="copying").score(training, None, 0)
+    assert copies.value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ("fib", "there is no score 'fib'"),
+        ("modes", "points of ring and grid"),
+        ("fid,modes", "points of ring and grid"),
+    ],
+)
+def test_what_cannot_be_had_is_said_at_once(kinds, words):
+    with pytest.raises(UserError, match=words):
+        judge(kinds=kinds)
+
+
+def test_copies_are_looked_for_in_training_images_alone():
+    with pytest.raises(UserError, match="--reference train"):
+        judge(kinds="copying", reference="test")
+
+
+def test_labels_that_a_model_does_not_know(digits):
+    with pytest.raises(UserError, match="asked for labels"):
+        judge(kinds="class-kid").score(digits.images, None, 0)
+    names = {value.name.split("_")[0] for value in judge().score(digits.images, None, 0)}
+    assert names == {"fid", "kid", "digits-score", "tvd"}
+
+
+def test_degenerate_samples_get_a_sentence(digits):
+    strict = judge(kinds="fid")
+    with pytest.raises(UserError, match="all 50 samples are equal"):
+        strict.score(digits.images[:1].expand(50, -1, -1, -1), None, 0)
+    with pytest.raises(UserError, match="no fid"):
+        strict.score(digits.images[:1], None, 0)
+    with pytest.raises(UserError, match=r"3 x 8 x 8|3, 8, 8|3x8x8"):
+        strict.score(digits.images.expand(-1, 3, -1, -1), None, 0)
+
+
+def test_points_have_modes():
+    points = load(DataConfig(name="ring"), "test").images
+    values = {value.name: value.value for value in judge(DataConfig(name="ring")).score(points[:1000], None, 0)}
+    assert values["modes_1k"] == 8 and values["high-quality_1k"] > 0.95 and values["mode-tvd_1k"] < 0.1
+
+
+def test_names():
+    assert protocol_name("fid", 10_000, "train", "inception") == "fid_10k_train_inception"
+    assert protocol_name("mnist-score", 10_000, "", "lenet") == "mnist-score_10k_lenet"
+    assert protocol_name("kid", 500, "test", "lenet") == "kid_500_test_lenet"
+
+
+def test_a_limit_on_the_training_data_does_not_shrink_the_reference():
+    assert judge(replace(DIGITS, limit=100), kinds="fid").score(load(DIGITS, "test").images, None, 0)[
+        0
+    ].num_reference == len(load(DIGITS).labels)
