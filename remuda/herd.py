@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from remuda import checkpoints
+from remuda.checkpoints import Checkpoint
 from remuda.config import EngineConfig, RunConfig
 from remuda.data import Dataset, partition
 from remuda.data import load as load_data
@@ -42,6 +44,12 @@ class Herd:
     def start(self) -> Any:
         """The state before the first round."""
         return self.strategy.init(self.engine)
+
+    def restore(self, checkpoint: Checkpoint, members_before: int) -> Any:
+        """The state of a checkpoint that a herd with so many members requested has left."""
+        size = self.strategy.num_members(members_before, len(self.facts.classes))
+        state = checkpoints.load(checkpoint, self.strategy.init(Stacked(size, self.engine.device)))
+        return state if size == self.engine.size else self.strategy.resize(state, self.engine.size)
 
     def round(self, state: Any, t: int) -> tuple[Any, dict[str, list[float]]]:
         """The state after round t, and what each member reports."""

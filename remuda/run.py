@@ -6,16 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from remuda import checkpoints, environment, report
+from remuda import environment, report
 from remuda.config import RunConfig
 from remuda.errors import UserError
 from remuda.herd import Herd, assemble
-from remuda.model import Model
 from remuda.progress import EventFiles, Progress, Several, Silent
 from remuda.record import Record, next_folder
 from remuda.samples import write_grid
-from remuda.scores.judge import Judge
-from remuda.scoring import judge_of, score_model
+from remuda.scoring import judge_of, score_round
 
 
 class Interrupted(UserError):
@@ -31,13 +29,18 @@ def run(config: RunConfig, out: str | Path | None = None, progress: Progress | N
 
 
 def resume(
-    folder: str | Path, rounds: int | None = None, device: str | None = None, progress: Progress | None = None
+    folder: str | Path,
+    rounds: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    members: int | None = None,
 ) -> Path:
-    """Go on from a run's newest intact checkpoint, to its last round or to another one."""
+    """Go on from a run's newest intact checkpoint, to its last round or to another one, also with other members."""
     record = Record.open(folder)
     config = record.config
-    if rounds is not None:
-        config = replace(config, run=replace(config.run, rounds=rounds))
+    changes = {"rounds": rounds, "members": members}
+    changes = {name: change for name, change in changes.items() if change is not None}
+    config = replace(config, run=replace(config.run, **changes))
     if device is not None:
         config = replace(config, engine=replace(config.engine, device=device))
     return _train(record, config, assemble(config), progress or Silent())
@@ -62,7 +65,7 @@ def _train(record: Record, config: RunConfig, herd: Herd, progress: Progress) ->
                 if last or t % config.run.sample_every == 0:
                     write_grid(herd.model(position[1], t), record.sample_path(t))
                 if judge is not None and (last or t % config.scores.every == 0):
-                    _score(record, herd.model(position[1], t), judge, config.scores.samples, progress)
+                    score_round(record, herd.model(position[1], t), judge, config.scores.samples, progress.note)
                 if last or t % config.run.checkpoint_every == 0:
                     record.save(*position, keep=config.run.keep_checkpoints)
         except KeyboardInterrupt:
@@ -86,10 +89,8 @@ def _position(record: Record, herd: Herd, progress: Progress) -> tuple[int, Any]
         progress.note(f"{complaint}; going back to an older one")
     if checkpoint is None and complaints:
         raise UserError(f"no checkpoint of {record.folder} is intact: start anew with another --out")
-    state = herd.start()
-    reached = 0
-    if checkpoint is not None:
-        reached, state = checkpoint.round, checkpoints.load(checkpoint, state)
+    reached = checkpoint.round if checkpoint else 0
+    state = herd.restore(checkpoint, record.config.run.members) if checkpoint else herd.start()
     record.forget_rounds_after(reached)
     return reached, state
 
@@ -122,14 +123,3 @@ def _refuse_divergence(metrics: dict[str, list[float]], herd: Herd, t: int, reco
                     f"{name} of member {member} became {value} in round {t}: lower the learning rates or change the "
                     f"loss with --set; earlier checkpoints of {record.folder} are intact"
                 )
-
-
-def _score(record: Record, model: Model, judge: Judge, samples: int, progress: Progress) -> None:
-    """A herd that cannot be scored yet, say because its samples are still all equal, goes on training."""
-    try:
-        values = score_model(judge, model, samples)
-    except UserError as error:
-        progress.note(f"round {model.round} has no scores: {error}")
-        return
-    record.add_scores(model.round, values)
-    progress.note(f"round {model.round}: " + ", ".join(f"{value.name} {value.value:.4g}" for value in values))

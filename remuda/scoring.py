@@ -8,6 +8,7 @@ from typing import Any
 from remuda import report
 from remuda.config import RunConfig, from_dict
 from remuda.devices import find_device
+from remuda.errors import UserError
 from remuda.model import Model, load
 from remuda.record import Record
 from remuda.scores.base import Value
@@ -49,3 +50,14 @@ def score(
 def judge_of(config: RunConfig, device: Any, say: Callable[[str], None]) -> Judge | None:
     """Who scores a running herd; made before the first round, so that what is missing is missed at once."""
     return Judge(config.data, config.scores, device, say) if config.scores.every else None
+
+
+def score_round(record: Record, model: Model, judge: Judge, samples: int, say: Callable[[str], None]) -> None:
+    """A herd that cannot be scored yet, say because its samples are still all equal, goes on training."""
+    try:
+        values = score_model(judge, model, samples)
+    except UserError as error:
+        say(f"round {model.round} has no scores: {error}")
+        return
+    record.add_scores(model.round, values)
+    say(f"round {model.round}: " + ", ".join(f"{value.name} {value.value:.4g}" for value in values))

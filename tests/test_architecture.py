@@ -35,7 +35,7 @@ ALLOWED = {
     "compare": BASE | {"config", "record", "scores"},
     "repeat": BASE | {"compare", "config", "progress", "record", "run"},
     "traffic": BASE | {"config", "data", "networks", "strategies"},
-    "herd": BASE | {"config", "data", "engines", "model", "record", "strategies"},
+    "herd": BASE | {"checkpoints", "config", "data", "engines", "model", "record", "strategies"},
 }
 FREE = {"run", "cli", "commands", "", "__main__"}  # the loop and the facades know all the others
 

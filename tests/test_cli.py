@@ -59,7 +59,7 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--set",
             "--dry-run",
         },
-        "resume": {"run", "--rounds", "--device"},
+        "resume": {"run", "--rounds", "--device", "--members"},
         "sample": {"run", "--n", "--label", "--out", "--seed", "--checkpoint", "--device"},
         "data": {"name", "--anova", "--data", "--set"},
         "bench": {"recipe", "--device", "--data", "--set"},

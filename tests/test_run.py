@@ -233,3 +233,22 @@ def test_event_files(tiny, tmp_path):
     (first, *_, last) = events.Scalars("generator_loss/member 2")
     assert (first.step, last.step) == (1, 4)
     assert last.value == pytest.approx(Record.open(folder).rounds()[-1]["generator_loss"][2])
+
+
+@pytest.mark.parametrize("strategy", ["md-gan", "fl-gan"])
+def test_members_may_come_late_or_leave_at_a_resume(tiny, tmp_path, strategy):
+    tiny["strategy"]["name"] = strategy
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    remuda.resume(folder, rounds=6, members=5)
+    assert len(Record.open(folder).rounds()[-1]["generator_loss"]) == 5
+    assert Record.open(folder).config.run.members == 5
+    remuda.resume(folder, rounds=7, members=2)
+    assert len(Record.open(folder).rounds()[-1]["generator_loss"]) == 2
+    assert remuda.load(folder).sample(3).shape == (3, 1, 8, 8)
+
+
+def test_a_class_cannot_come_late(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match=r"leave run\.members as it was"):
+        remuda.resume(folder, rounds=6, members=5)
+    remuda.resume(folder, rounds=5)

@@ -62,9 +62,14 @@ def train(
 
 
 @app.command()
-def resume(run: RunFolder, rounds: Rounds = None, device: Device = None) -> None:
+def resume(
+    run: RunFolder,
+    rounds: Rounds = None,
+    device: Device = None,
+    members: Annotated[int | None, typer.Option(help="More or fewer of them, with md-gan and fl-gan.")] = None,
+) -> None:
     """Go on with a run that was stopped or killed, or train a finished one longer."""
-    _closing_words(remuda.resume(run, rounds, device, new_progress()))
+    _closing_words(remuda.resume(run, rounds, device, new_progress(), members))
 
 
 @app.command()

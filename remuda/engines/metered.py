@@ -42,7 +42,7 @@ class Metered(Engine):
         return self.engine.say
 
     @say.setter
-    def say(self, listener: Callable[[str], None]) -> None:
+    def say(self, listener: Callable[[str], None]) -> None:  # type: ignore[override]
         self.engine.say = listener
 
     def reset(self) -> None:

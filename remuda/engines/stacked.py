@@ -12,6 +12,7 @@ from remuda.engines.programs import Program, Signature, signature
 from remuda.errors import UserError
 from remuda.trees import Tree
 
+Precision = Literal["auto", "bf16", "tf32", "fp32"]
 PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
 
 
@@ -31,7 +32,7 @@ class Stacked(Engine):
         layout: Literal["auto", "loop", "vmap"] = "auto",
         *,
         compile: bool | None = None,  # None: on a GPU
-        precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto",  # auto: bf16 in compiled programs on a GPU
+        precision: Precision = "auto",  # auto: bf16 in compiled programs on a GPU
         chunk: int = 0,  # 0: all
     ):
         self.size = size
@@ -40,7 +41,7 @@ class Stacked(Engine):
         on_gpu = self.device.type == "cuda"
         self.looped = layout == "loop" or (layout == "auto" and not on_gpu)
         self.compiled = on_gpu if compile is None else compile
-        self.precision = ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
+        self.precision: Precision = ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
         self.chunk = chunk or size
         self.programs: dict[tuple[Hashable, Signature], Program] = {}
         if on_gpu:

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 
 class MinibatchDiscrimination(nn.Module):
@@ -22,10 +23,14 @@ class MinibatchDiscrimination(nn.Module):
         super().__init__()
         assert num_dims or num_features % num_kernels == 0
         self.num_kernels = num_kernels
-        self.projection = nn.Linear(num_features, num_kernels * num_dims, bias=False) if num_dims else nn.Identity()
+        self.projection = None
+        if num_dims:
+            self.projection = nn.Parameter(torch.empty(num_kernels * num_dims, num_features))
+            nn.init.xavier_uniform_(self.projection)
 
     def forward(self, features: Tensor) -> Tensor:
-        rows = self.projection(features).unflatten(1, (self.num_kernels, -1))  # (b, kernels, numbers in a row)
+        rows = features if self.projection is None else linear(features, self.projection)
+        rows = rows.unflatten(1, (self.num_kernels, -1))  # (b, kernels, numbers in a row)
         rows = rows.to(torch.promote_types(rows.dtype, torch.float32))  # differences of rounded numbers say little
         distances = (rows[:, None] - rows).abs().sum(-1)  # (b, b, kernels)
         return torch.exp(-distances).mean(1)

@@ -131,6 +131,10 @@ class Strategy(ABC):
     def round(self, engine: Engine, state: Any, real: Batch, t: int) -> tuple[Any, Metrics]:
         """The state after round t, and per member what to report of it."""
 
+    def resize(self, state: Any, size: int) -> Any:
+        """The state of the whole herd for another number of members: some come late, or are not there any more."""
+        raise UserError(f"{type(self).__name__} cannot go on with {size} members: leave run.members as it was")
+
     @abstractmethod
     def generate(self, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
         """Images (n, C, H, W) in [-1, 1] from the whole model; state holds all members."""

@@ -105,6 +105,11 @@ class FLGAN(Strategy):
         mean = engine.mean(shared, weights) if shared else {}
         return {name: mean.get(name, tensor) for name, tensor in tensors.items()}
 
+    def resize(self, state: Pair, size: int) -> Pair:
+        """Who comes late begins with a copy of another's pair."""
+        source = torch.arange(size) % trees.leaves(state)[0].shape[0]
+        return trees.map(lambda leaf: leaf[source.to(leaf.device)], state)
+
     def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
         """By the server's generator: the mean of all. Where generators are not averaged, by each in turn."""
         num_members = trees.leaves(state)[0].shape[0]

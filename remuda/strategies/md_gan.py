@@ -170,6 +170,11 @@ class MDGAN(Strategy):
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
 
+    def resize(self, state: State, size: int) -> State:
+        """Who comes late begins with a copy of another's discriminator, as section IV-A has it."""
+        source = torch.arange(size) % trees.leaves(state.workers)[0].shape[0]
+        return state._replace(workers=trees.map(lambda leaf: leaf[source.to(leaf.device)], state.workers))
+
     def generate(self, state: State, noise: Tensor, labels: Tensor) -> Tensor:
         return self.gan.generate(Pair(state.server.generator, state.workers, state.server.average), noise, labels)
 

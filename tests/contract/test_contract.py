@@ -9,6 +9,7 @@ from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
 from remuda.engines import Metered, Stacked
 from remuda.networks import DCGAN, MLP
+from remuda.networks.acgan import ACGANMLP
 from remuda.strategies import STRATEGIES
 
 ENGINES = {
@@ -22,6 +23,7 @@ NETWORKS = {
     "mlp": MLP(latent=6, hidden=12),
     "mlp-conditional": MLP(latent=6, hidden=12, conditional=True),
     "dcgan": DCGAN(latent=6, width=8),
+    "acgan-mlp": ACGANMLP(latent=6, hidden=12),
 }
 
 

@@ -126,6 +126,14 @@ def test_bad_settings_are_refused_in_one_sentence():
         ACGANMnist(minibatch_dims=-1)
 
 
+def test_initial_weights_are_those_of_keras():
+    networks = ACGANCifar10(), ACGANMLP(), ACGANMLP(weights="torch")
+    up, dense, own = (pair.generator((3, 32, 32), 10).layers[3 if pair is networks[0] else 0] for pair in networks)
+    for layer, bound in ((up, (6 / (25 * (384 + 192))) ** 0.5), (dense, (6 / (100 + 512)) ** 0.5)):
+        assert layer.weight.abs().max().item() == pytest.approx(bound, rel=1e-3) and not layer.bias.any()
+    assert own.weight.abs().max().item() == pytest.approx(100**-0.5, rel=1e-3) and own.bias.any()
+
+
 def test_settings_survive_a_file():
     for name in ("acgan-mlp", "acgan-celeba"):
         made = config.from_dict({"networks": {"name": name}})
@@ -150,7 +158,7 @@ def test_minibatch_discrimination_by_a_double_loop(num_dims):
     torch.manual_seed(0)
     layer = MinibatchDiscrimination(12, 3, num_dims).double()
     features = torch.randn(5, 12, dtype=torch.float64)
-    projected = features @ layer.projection.weight.T if num_dims else features
+    projected = features @ layer.projection.T if num_dims else features
     assert torch.allclose(layer(features), by_double_loop(projected.reshape(5, 3, num_dims or 4)))
 
 

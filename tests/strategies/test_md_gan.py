@@ -58,7 +58,7 @@ def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networ
     inputs = strategy._inputs(engine, real(size), torch.ones(size, dtype=torch.bool), t=1)
     images, labels, asked, keys, noise, classes, places, weights = trees.row(inputs, 0)
     fakes = engine.scatter(strategy.hand_out, state.server, noise, classes, places)
-    workers, feedback, _ = engine.map(strategy.judge, state.workers, fakes, asked, images, labels, keys)
+    _, feedback, _ = engine.map(strategy.judge, state.workers, fakes, asked, images, labels, keys)
     # The discriminators as they judged: with the weights after their step, and the buffers from before the judgement.
     judges = []
     for n in range(size):
