@@ -220,7 +220,7 @@ def test_a_score_that_needs_the_head_is_refused_in_a_sentence(folder, tmp_path):
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
-        ((4, 1, 8, 8), torch.uint8, "these are grey: use the data's classifier, --with lenet"),
+        ((4, 1, 8, 8), torch.uint8, "these are grey: score them by --classifier train"),
         ((4, 4, 8, 8), torch.uint8, "these have 4 channels: set data.channels=3"),
         ((4, 2, 1, 1), torch.float32, "not at points"),
     ],
