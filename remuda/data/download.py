@@ -67,7 +67,7 @@ def fetch_into(package: Package, mirrors: Sequence[str], target: Path) -> None:
         if package.is_archive:
             unpack_into(package, path, target)
         else:
-            _publish([path], target / package.folder)
+            publish([path], target / package.folder)
 
 
 def unpack_into(package: Package, archive: Path, target: Path) -> None:
@@ -86,7 +86,7 @@ def unpack_into(package: Package, archive: Path, target: Path) -> None:
         top = Path(scratch) / package.folder
         if not top.is_dir():
             raise UserError(f"{archive} has no folder {package.folder}: put a good copy in its place")
-        _publish([path for path in sorted(top.iterdir()) if path.is_file()], target / package.folder)
+        publish([path for path in sorted(top.iterdir()) if path.is_file()], target / package.folder)
 
 
 def _fetch(package: Package, mirrors: Sequence[str], path: Path) -> None:
@@ -94,9 +94,9 @@ def _fetch(package: Package, mirrors: Sequence[str], path: Path) -> None:
     for mirror in mirrors:
         url = mirror + package.file
         try:
-            _transfer(url, path)
+            transfer(url, path)
         except (OSError, http.client.HTTPException) as error:
-            failures.append(f"{url}: {_reason(error)}")
+            failures.append(f"{url}: {reason(error)}")
             continue
         found = _md5(path)
         if found == package.md5:
@@ -105,7 +105,7 @@ def _fetch(package: Package, mirrors: Sequence[str], path: Path) -> None:
     raise MirrorError("; ".join(failures))
 
 
-def _transfer(url: str, path: Path) -> None:
+def transfer(url: str, path: Path) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     progress = Progress(*columns, console=Console(stderr=True))
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as response, path.open("wb") as file, progress:
@@ -120,7 +120,7 @@ def _transfer(url: str, path: Path) -> None:
         raise OSError(f"the transfer ended after {size} of {total} bytes")
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Few words: the cause inside urllib's wrapper."""
     if isinstance(error, urllib.error.HTTPError):
         return f"{error.code} {error.reason}"
@@ -129,7 +129,7 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _publish(paths: Sequence[Path], folder: Path) -> None:
+def publish(paths: Sequence[Path], folder: Path) -> None:
     """Move complete files to their final names, flushed first: a crash leaves a whole file or none."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:

@@ -42,7 +42,7 @@ def obtain(source: Source, split: Split, config: DataConfig) -> Found:
     if found is not None:
         return found
     archive = _find_archive(source, folders)
-    target = _first_writable(source, folders)
+    target = first_writable(source, folders)
     with download.lock(target / f".{source.name}.lock"):
         found = locate(source, split, folders)  # another process may have been faster
         if found is not None:
@@ -105,7 +105,7 @@ def _find_archive(source: Source, folders: list[Path]) -> tuple[Package, Path] |
     return None
 
 
-def _first_writable(source: Source, folders: list[Path]) -> Path:
+def first_writable(source: Source, folders: list[Path]) -> Path:
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ def locate(folders: list[Path]) -> Path | None:
 
 def fetch(folders: list[Path]) -> Path:
     """Download the public file into the first folder that can be written to; one process at a time."""
-    target = files._first_writable(SOURCE, folders)
+    target = files.first_writable(SOURCE, folders)
     with download.lock(target / f".{FOLDER}.lock"):
         found = locate(folders)  # another process may have been faster
         if found is not None:
@@ -66,14 +66,14 @@ def fetch(folders: list[Path]) -> Path:
         try:
             with tempfile.TemporaryDirectory(dir=target, prefix=".fetching-") as scratch:
                 path = Path(scratch) / PUBLIC
-                download._transfer(url, path)
+                download.transfer(url, path)
                 if complaint := _complaint(path):
                     raise OSError(complaint)
-                download._publish([path], target / FOLDER)
+                download.publish([path], target / FOLDER)
         except (OSError, http.client.HTTPException) as error:
             listed = " or ".join(map(str, folders))
             raise UserError(
-                f"the Inception weights are not in {listed} and cannot be fetched ({url}: {download._reason(error)}): "
+                f"the Inception weights are not in {listed} and cannot be fetched ({url}: {download.reason(error)}): "
                 f"put {PUBLIC} into {target / FOLDER}, or set data.path to the folder that has it"
             ) from error
     return target / FOLDER / PUBLIC

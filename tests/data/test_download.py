@@ -218,7 +218,7 @@ def test_a_full_disk_is_said(site, tmp_path, monkeypatch):
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("remuda.data.download._publish", full)
+    monkeypatch.setattr("remuda.data.download.publish", full)
     source = _publish_mnist(site, tmp_path, "first")
     with pytest.raises(UserError, match=r"cannot be written into .* \(No space left on device\): make room"):
         obtain(source, "train", _config(tmp_path))
