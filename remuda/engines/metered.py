@@ -59,9 +59,9 @@ class Metered(Engine):
 
     def mean(self, rows: Tree, weights: Tensor) -> Tree:
         floating = [leaf for leaf in trees.leaves(rows) if leaf.is_floating_point()]
-        sent = self.size * self._row_bytes(tuple(floating))
-        self.bytes["mean", "up"] += sent
-        self.bytes["mean", "down"] += sent
+        row = self._row_bytes(tuple(floating))
+        self.bytes["mean", "up"] += int((weights > 0).sum()) * row  # who does not count sends nothing
+        self.bytes["mean", "down"] += self.size * row
         return self.engine.mean(rows, weights)
 
     def scatter(self, fn: Callable[..., Tree], *server: Any) -> Tree:

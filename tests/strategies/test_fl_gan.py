@@ -123,6 +123,14 @@ def test_counted_traffic_is_that_of_table_3():
     assert dict(engine.bytes) == {("mean", "up"): model, ("mean", "down"): model}
 
 
+def test_who_does_not_take_part_sends_nothing():
+    strategy, engine = make(fraction=0.4), Metered(Stacked(5))
+    state = strategy.init(engine)
+    strategy.round(engine, state, real(5), 1)
+    model = trees.num_bytes((state.generator.params, state.discriminator.params)) // 5
+    assert dict(engine.bytes) == {("mean", "up"): 2 * model, ("mean", "down"): 5 * model}
+
+
 def test_epochs_make_longer_rounds_and_bad_settings_are_refused():
     assert FLGAN(batch_size=10, epochs=3).batches_per_round(95) == 30
     with pytest.raises(UserError, match=r"strategy\.fraction"):
