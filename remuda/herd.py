@@ -71,9 +71,8 @@ def assemble(config: RunConfig) -> Herd:
     device = find_device(config.engine.device)
     dataset = load_data(config.data)
     num_classes = len(dataset.classes)
-    strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed)
-    num_members = strategy.num_members(config.run.members, num_classes)
-    shares = _shares(config, strategy, dataset, num_members)
+    num_members = config.strategy.num_members(config.run.members, num_classes)
+    shares = _shares(config, dataset, num_members)
     sizes = [len(share) for share in shares]
     strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed, sizes)
     engine = Metered(_engine(config.engine, num_members, device))
@@ -86,16 +85,16 @@ def assemble(config: RunConfig) -> Herd:
         device=device,
     )
     facts = DataFacts(name=dataset.name, shape=dataset.shape, classes=list(dataset.classes), counts=dataset.counts)
-    num_batches = strategy.batches_per_round(sum(map(len, shares)) / num_members)
+    num_batches = strategy.batches_per_round(sum(sizes) / num_members)
     return Herd(strategy, engine, batches, facts, num_batches)
 
 
-def _shares(config: RunConfig, strategy: Strategy, dataset: Dataset, num_members: int) -> list[Tensor]:
-    kind = config.data.partition
+def _shares(config: RunConfig, dataset: Dataset, num_members: int) -> list[Tensor]:
+    kind, suited = config.data.partition, config.strategy.partitions
     if kind == "auto":
-        kind = strategy.partitions[0]
-    if kind not in strategy.partitions:
-        raise UserError(f"data.partition={kind} does not suit this strategy: use {' or '.join(strategy.partitions)}")
+        kind = suited[0]
+    if kind not in suited:
+        raise UserError(f"data.partition={kind} does not suit this strategy: use {' or '.join(suited)}")
     data = replace(config.data, partition=kind)
     return partition(dataset.labels, num_members, data, len(dataset.classes), config.run.seed)
 

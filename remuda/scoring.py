@@ -39,9 +39,10 @@ def score(
     record = Record.open(run)
     config = record.config
     scores: ScoreConfig = from_dict({"scores": {**asdict(config.scores), **settings}}).scores
-    model = load(run, checkpoint, str(find_device(device)))
+    place = find_device(device)
+    model = load(run, checkpoint, str(place))
     source = config.data if data is None else replace(config.data, path=data)
-    values = score_model(Judge(source, scores, find_device(device), say), model, scores.samples, seed)
+    values = score_model(Judge(source, scores, place, say), model, scores.samples, seed)
     record.add_scores(model.round, values)
     report.write(record.folder)
     return values

@@ -43,6 +43,11 @@ def leaves(tree: Tree) -> list[Tensor]:
     return [leaf for _, leaf in named_leaves(tree)]
 
 
+def resize(tree: Tree, size: int) -> Tree:
+    """So many rows: the first ones, or all and then copies of them from the beginning."""
+    return map(lambda leaf: leaf[torch.arange(size, device=leaf.device) % len(leaf)], tree)
+
+
 def stack(trees: list[Tree]) -> Tree:
     """One tree of rows out of one tree per member."""
     return map(lambda *members: torch.stack(members), *trees)

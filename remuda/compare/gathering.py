@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def read(folder: Path, last_round: int | None = None) -> Run:
     lines = [line for line in _rounds(record) if last_round is None or line["round"] <= last_round]
     scores = {
         (t, value.name): value  # a later line of the same round and name takes the place of an earlier one
-        for t, value in _scores(folder)
+        for t, value in _scores(record)
         if last_round in (None, t)
     }
     return Run(
@@ -62,10 +63,7 @@ def read(folder: Path, last_round: int | None = None) -> Run:
 
 def _rounds(record: Record) -> list[dict[str, Any]]:
     path = record.folder / "rounds.jsonl"
-    try:
-        lines = record.rounds()
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from None
+    lines = _lines(path, record.rounds)
     for line in lines:
         for name in ("round", "images", "seconds", "bytes"):
             value = line.get(name) if isinstance(line, dict) else None
@@ -74,14 +72,13 @@ def _rounds(record: Record) -> list[dict[str, Any]]:
     return lines
 
 
-def _scores(folder: Path) -> list[tuple[int, Value]]:
-    path = folder / "scores.jsonl"
+def _scores(record: Record) -> list[tuple[int, Value]]:
+    path = record.folder / "scores.jsonl"
     found = []
-    for number, line in enumerate(_complete_lines(path), start=1):
+    for number, fields in enumerate(_lines(path, record.scores), start=1):
         try:
-            fields = json.loads(line)
             t, value = fields.pop("round"), Value(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (TypeError, KeyError, AttributeError) as error:
             raise _damaged(path, f"line {number}: {error}") from None
         known = [number for number in (value.spread, value.floor) if number is not None]
         if not all(map(_is_number, [t, value.value, *known])):
@@ -90,13 +87,11 @@ def _scores(folder: Path) -> list[tuple[int, Value]]:
     return found
 
 
-def _complete_lines(path: Path) -> list[str]:
-    """A kill may have torn the last line, which then lacks its end."""
+def _lines(path: Path, read_lines: Callable[[], list[Any]]) -> list[Any]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        return read_lines()
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
-    return [line for line in lines if line.endswith("\n")]
 
 
 def _device(path: Path) -> str:

@@ -23,6 +23,12 @@ class Engine(ABC):
     members: Sequence[int]  # ids of those hosted here, in the order of the rows
     device: torch.device
     say: Callable[[str], None] = staticmethod(lambda text: None)  # where to tell the user of long work
+    compiles_loops: bool = False  # whether the steps of a loop are compiled, so that their Python runs once
+
+    @property
+    def eager(self) -> "Engine":
+        """The same members without compilation."""
+        return self
 
     @abstractmethod
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:

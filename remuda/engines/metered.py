@@ -9,7 +9,6 @@ from torch import Tensor
 from remuda import trees
 from remuda.engines.base import Engine
 from remuda.engines.programs import signature
-from remuda.engines.stacked import Stacked
 from remuda.trees import Tree
 
 
@@ -75,7 +74,7 @@ class Metered(Engine):
 
     def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
         """A compiled loop does not come by here at every step: one step is run apart, and its bytes are multiplied."""
-        if not isinstance(self.engine, Stacked) or not self.engine.compiles_loops:
+        if not self.engine.compiles_loops:
             return super().loop(step, state, *inputs)
         key = step, signature((state, inputs))
         if key not in self._of_a_step:

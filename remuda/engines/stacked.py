@@ -81,12 +81,11 @@ class Stacked(Engine):
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
 
     @property
-    def compiles_loops(self) -> bool:
+    def compiles_loops(self) -> bool:  # type: ignore[override]
         return self.compiled and not self.looped and self.chunk >= self.size
 
     @property
     def eager(self) -> "Stacked":
-        """The same members, without compilation."""
         return Stacked(self.size, self.device, "vmap", compile=False, precision=self.precision, chunk=self.chunk)
 
     def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:

@@ -144,6 +144,14 @@ class Strategy(ABC):
     def new_pairs(self, engine: Engine) -> Tree:
         return engine.create(lambda member: self.gan.init(seeds.key(self.seed, "init", member)))
 
+    def alike(self, member: int, first: Pair) -> Pair:
+        """The first pair's weights with the member's own streams of dropout masks."""
+        own = self.gan.init(seeds.key(self.seed, "init", member))
+        return first._replace(
+            generator=first.generator._replace(buffers=own.generator.buffers),
+            discriminator=first.discriminator._replace(buffers=own.discriminator.buffers),
+        )
+
     def train_pairs(self, engine: Engine, pairs: Tree, real: Batch, t: int) -> tuple[Tree, Metrics]:
         """Every member trains its own pair on its own batches."""
         steps = real.labels.shape[1] // self.discriminator_steps

@@ -57,17 +57,9 @@ class FLGAN(Strategy):
         return self.epochs * super().batches_per_round(images_per_member)
 
     def init(self, engine: Engine) -> Pair:
-        """All begin with the same weights, but each with its own streams of dropout masks."""
+        """All begin with the same weights."""
         first = self.gan.init(seeds.key(self.seed, "init", 0))
-
-        def pair(member: int) -> Pair:
-            own = self.gan.init(seeds.key(self.seed, "init", member))
-            generator = first.generator._replace(buffers=own.generator.buffers)
-            return first._replace(
-                generator=generator, discriminator=first.discriminator._replace(buffers=own.discriminator.buffers)
-            )
-
-        return engine.create(pair)
+        return engine.create(lambda member: self.alike(member, first))
 
     def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
         trained, losses = self.train_pairs(engine, state, real, t)
@@ -107,8 +99,7 @@ class FLGAN(Strategy):
 
     def resize(self, state: Pair, size: int) -> Pair:
         """Who comes late begins with a copy of another's pair."""
-        source = torch.arange(size) % trees.leaves(state)[0].shape[0]
-        return trees.map(lambda leaf: leaf[source.to(leaf.device)], state)
+        return trees.resize(state, size)
 
     def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
         """By the server's generator: the mean of all. Where generators are not averaged, by each in turn."""

@@ -87,15 +87,10 @@ class MDGAN(Strategy):
         return num_batches
 
     def init(self, engine: Engine) -> State:
+        """All workers begin with the same weights."""
         first = self.gan.init(seeds.key(self.seed, "init", 0))
-
-        def worker(member: int) -> Player:
-            """All begin with the same weights, but each with its own stream of dropout masks."""
-            own = self.gan.init(seeds.key(self.seed, "init", member)).discriminator
-            return first.discriminator._replace(buffers=own.buffers)
-
         server = trees.to(Server(first.generator, first.average), engine.device)
-        return State(server, engine.create(worker))
+        return State(server, engine.create(lambda member: self.alike(member, first).discriminator))
 
     def round(self, engine: Engine, state: State, real: Batch, t: int) -> tuple[State, Metrics]:
         alive = self.alive(engine, t)
@@ -172,8 +167,7 @@ class MDGAN(Strategy):
 
     def resize(self, state: State, size: int) -> State:
         """Who comes late begins with a copy of another's discriminator, as section IV-A has it."""
-        source = torch.arange(size) % trees.leaves(state.workers)[0].shape[0]
-        return state._replace(workers=trees.map(lambda leaf: leaf[source.to(leaf.device)], state.workers))
+        return state._replace(workers=trees.resize(state.workers, size))
 
     def generate(self, state: State, noise: Tensor, labels: Tensor) -> Tensor:
         return self.gan.generate(Pair(state.server.generator, state.workers, state.server.average), noise, labels)
