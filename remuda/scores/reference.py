@@ -28,7 +28,6 @@ class Reference:
     split: str
     images: Tensor
     labels: Tensor
-    classes: tuple[str, ...]
     digest: str  # of the images
     gaussian: Gaussian | None  # of the features of all images; None where no network looks at them
     features: Features | None  # of the images at ``rows``
@@ -58,8 +57,7 @@ def look(
             found = _look_at_all(dataset.images, rows, network)
             _keep(path, found, say)
         gaussian, features = found
-    facts = dataset.name, split, dataset.images, dataset.labels, dataset.classes, digest
-    return Reference(*facts, gaussian, features, rows)
+    return Reference(dataset.name, split, dataset.images, dataset.labels, digest, gaussian, features, rows)
 
 
 def _look_at_all(images: Tensor, rows: Tensor, network: FeatureNetwork) -> tuple[Gaussian, Features]:

@@ -25,9 +25,8 @@ from remuda.errors import UserError
 from remuda.gan import Pair, Player
 from remuda.networks.layers import BatchNorm2d
 from remuda.strategies.base import Metrics, Strategy
+from remuda.strategies.md_gan import WORKERS
 from remuda.trees import Tree
-
-WORKERS = 10  # as in the paper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,8 @@ from remuda.config import RunConfig
 from remuda.data import load
 from remuda.networks import count_parameters
 from remuda.strategies import FLGAN, MDGAN
+from remuda.strategies.md_gan import WORKERS
 from remuda.traffic.setting import Setting
-
-PAPER_WORKERS = 10
 
 
 def setting_of(config: RunConfig, members: int = 0) -> Setting:
@@ -23,7 +22,7 @@ def setting_of(config: RunConfig, members: int = 0) -> Setting:
     num_classes, num_images = len(dataset.classes), len(dataset.images)
     num_workers = members or config.run.members or strategy.num_members(0, num_classes)
     if not (members or config.run.members) and num_workers == 1:
-        num_workers = PAPER_WORKERS
+        num_workers = WORKERS
     kind = strategy.partitions[0] if config.data.partition == "auto" else config.data.partition
     if kind == "subset":
         num_images = num_workers * max(1, round(config.data.fraction * num_images))
