@@ -2,10 +2,12 @@
 
     python benchmarks/herd_step.py [--members 10] [--batch 100] [--networks dcgan] [--shape 3 32 32]
                                    [--steps 50] [--eager] [--precision bf16] [--profile FILE] [--times]
+                                   [--loss wasserstein --critic-steps 2 --networks wcgan] [--samples 50000]
 
 Without options it is class-parallel CIFAR-10. Images are random, the time does not depend on them. The floor is what
 the hardware needs for the arithmetic or for the bytes that must move (parameters and moments read
-and written once, activations written once and read twice), whichever is more, at the H200's rates.
+and written once, activations written once and read twice), whichever is more, at the H200's rates; it knows one update
+of the discriminator, without a gradient penalty.
 """
 
 import argparse
@@ -17,8 +19,10 @@ from remuda import trees
 from remuda.data.batches import Batches
 from remuda.data.datasets import Dataset
 from remuda.engines import Stacked
+from remuda.model import Model
 from remuda.networks import NETWORKS
 from remuda.networks.layers import Dropout, UpsampledConv2d
+from remuda.record import DataFacts
 from remuda.strategies import ClassParallel
 
 FLOPS, BYTES = 790e12, 4.8e12  # a second: measured matrix products in bf16, and the memory's data sheet
@@ -56,6 +60,16 @@ def forward(module, *inputs) -> tuple[int, int]:
     return totals[0], totals[1]
 
 
+def sample(strategy, state, members, count) -> None:
+    """Images of all classes in turn, as ``remuda sample`` makes them."""
+    classes = [str(label) for label in range(members)]
+    facts = DataFacts(name="noise", shape=strategy.gan.shape, classes=classes, counts=[1] * members)
+    model = Model(strategy, state, facts, members, round=0)
+    began = time.perf_counter()
+    images = model.sample(count)
+    print(f"{len(images):,} images in {time.perf_counter() - began:.2f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, default=10)
@@ -66,6 +80,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--chunk", type=int, default=0)
+    parser.add_argument("--loss", default="non-saturating")
+    parser.add_argument("--critic-steps", type=int, default=1, help="updates of the discriminator in a step")
+    parser.add_argument("--samples", type=int, default=0, help="time so many images from all generators too")
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--profile", metavar="FILE", help="write a table of kernels")
     parser.add_argument("--times", action="store_true", help="print where compilation spends its time")
@@ -73,7 +90,12 @@ def main() -> None:
     began = time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     shape, members = tuple(options.shape), options.members
-    strategy = ClassParallel(batch_size=options.batch, steps_per_round=options.steps)
+    strategy = ClassParallel(
+        batch_size=options.batch,
+        steps_per_round=options.steps,
+        loss=options.loss,
+        discriminator_steps=options.critic_steps,
+    )
     strategy = strategy.bind(NETWORKS[options.networks](), shape, members, seed=0)
     compiled = device == "cuda" and not options.eager
     engine = Stacked(members, device, compile=compiled, precision=options.precision, chunk=options.chunk)
@@ -82,10 +104,10 @@ def main() -> None:
     data = Dataset("noise", images, torch.arange(members).repeat_interleave(count), tuple(map(str, range(members))))
     shares = list(torch.arange(members * count).reshape(members, count))
     batches = Batches(data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device)
-    state, times = strategy.init(engine), []
+    state, times, num_batches = strategy.init(engine), [], options.steps * options.critic_steps
     for t in range(1, options.rounds + 1):
         start = time.perf_counter()
-        state, losses = strategy.round(engine, state, batches.draw((t - 1) * options.steps, options.steps), t)
+        state, losses = strategy.round(engine, state, batches.draw((t - 1) * num_batches, num_batches), t)
         assert all(values.isfinite().all() for values in losses.values())
         times.append(time.perf_counter() - start)
         if t == 1:
@@ -99,11 +121,13 @@ def main() -> None:
         f"{memory:.2f} GiB at most",
         flush=True,
     )
+    if options.samples:
+        sample(strategy, state, members, options.samples)
     if options.times:
         print(torch._dynamo.utils.compile_times())
     if options.profile:
         with torch.profiler.profile() as profile:
-            strategy.round(engine, state, batches.draw(0, options.steps), 1)
+            strategy.round(engine, state, batches.draw(0, num_batches), 1)
             torch.cuda.synchronize()
         with open(options.profile, "w") as file:  # noqa: PTH123
             file.write(profile.key_averages().table(sort_by="cuda_time_total", row_limit=45, max_name_column_width=90))
