@@ -53,8 +53,8 @@ def stack(trees: list[Tree]) -> Tree:
     return map(lambda *members: torch.stack(members), *trees)
 
 
-def row(rows: Tree, i: int) -> Tree:
-    """Row i of every leaf, as a view."""
+def row(rows: Tree, i: int | Tensor) -> Tree:
+    """Row i of every leaf, as a view; by a tensor of numbers, these rows."""
     return map(lambda leaf: leaf[i], rows)
 
 

@@ -15,7 +15,7 @@ def partition(labels: Tensor, num_members: int, config: DataConfig, num_classes:
     """One int64 tensor of ascending indices per member, by the rule that config.partition names."""
     assert config.partition != "auto", "the caller puts the strategy's choice in place of auto"
     assert num_members > 0
-    if len(labels) < num_members and config.partition != "subset":
+    if len(labels) < num_members and config.partition not in ("all", "subset"):
         raise UserError(
             f"{num_members} members cannot share {len(labels)} images: raise data.limit or take fewer members"
         )
@@ -41,6 +41,11 @@ def ranks(labels: np.ndarray) -> np.ndarray:
     result = np.empty(len(labels), dtype=np.int64)
     result[order] = np.arange(len(labels)) - starts
     return result
+
+
+def _all(labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int) -> list[np.ndarray]:
+    """Every member has everything."""
+    return [np.arange(len(labels))] * num_members
 
 
 def _by_class(
@@ -102,6 +107,7 @@ def _generator(seed: int, rule: str, *numbers: int) -> np.random.Generator:
 
 
 PARTITIONS: dict[str, Callable[[np.ndarray, int, DataConfig, int, int], list[np.ndarray]]] = {
+    "all": _all,
     "class": _by_class,
     "iid": _iid,
     "dirichlet": _dirichlet,

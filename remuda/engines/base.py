@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,8 +23,15 @@ class Engine(ABC):
     size: int  # members in the whole population
     members: Sequence[int]  # ids of those hosted here, in the order of the rows
     device: torch.device
+    rank: int = 0  # of this process among those that host members
+    num_ranks: int = 1
     say: Callable[[str], None] = staticmethod(lambda text: None)  # where to tell the user of long work
     compiles_loops: bool = False  # whether the steps of a loop are compiled, so that their Python runs once
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this process hosts the server, writes the record, and speaks to the user."""
+        return self.rank == 0
 
     @property
     def eager(self) -> "Engine":
@@ -64,6 +72,18 @@ class Engine(ABC):
             state, out = step(self, state, *trees.row(inputs, s))
             outs.append(out)
         return state, trees.stack(outs)
+
+    def agree(self, number: int) -> int:
+        """The largest of all ranks' numbers, once each has given its own."""
+        return number
+
+    def halt(self) -> None:
+        """After an interruption: the other ranks hear of it, and what was under way between ranks is given up."""
+        return None
+
+    def timed(self, routine: str) -> AbstractContextManager[None]:
+        """For a ``with`` statement around one of a round's routines, by a name of the strategy's."""
+        return nullcontext()
 
     def create(self, fn: Callable[[int], Tree]) -> Tree:
         """Rows made by fn(member) for each member hosted here."""

@@ -1,9 +1,12 @@
-"""An engine that counts the bytes which another one moves, whoever moves them."""
+"""An engine that counts the bytes which another one moves, whoever moves them, and a strategy's seconds."""
 
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from remuda import trees
@@ -22,6 +25,7 @@ class Metered(Engine):
     def __init__(self, engine: Engine):
         self.engine = engine
         self.bytes: Counter[tuple[str, str]] = Counter()
+        self.seconds: Counter[str] = Counter()  # of routines that the strategy has named, since ``reset``
         self._of_a_step: dict[Any, Counter[tuple[str, str]]] = {}
 
     @property
@@ -37,6 +41,14 @@ class Metered(Engine):
         return self.engine.device
 
     @property
+    def rank(self):  # type: ignore[override]
+        return self.engine.rank
+
+    @property
+    def num_ranks(self):  # type: ignore[override]
+        return self.engine.num_ranks
+
+    @property
     def say(self):  # type: ignore[override]
         return self.engine.say
 
@@ -46,6 +58,20 @@ class Metered(Engine):
 
     def reset(self) -> None:
         self.bytes.clear()
+        self.seconds.clear()
+
+    @contextmanager
+    def timed(self, routine: str) -> Iterator[None]:
+        began = self._now()
+        try:
+            yield
+        finally:
+            self.seconds[routine] += self._now() - began
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # what was asked for may not be done yet
+        return time.perf_counter()
 
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
         return self.engine.map(fn, *rows)
@@ -84,6 +110,12 @@ class Metered(Engine):
         num_steps = trees.leaves(inputs)[0].shape[0]
         self.bytes.update({name: num_steps * count for name, count in self._of_a_step[key].items()})
         return self.engine.loop(step, state, *inputs)
+
+    def agree(self, number: int) -> int:
+        return self.engine.agree(number)
+
+    def halt(self) -> None:
+        self.engine.halt()
 
     def _row_bytes(self, rows: Tree) -> int:
         return trees.num_bytes(rows) // max(1, len(self.members))

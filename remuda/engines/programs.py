@@ -40,6 +40,7 @@ class Piece:
             trees.map(lambda old, new: old.copy_(new), carry, after)
             return out
 
+        mend_compiler()
         self.compiled = torch.compile(_with_own_code(in_place), fullgraph=True, dynamic=False, options=OPTIONS)
 
     def run(self, carry: Tree, inputs: Tree, position: Tensor) -> None:
@@ -117,6 +118,17 @@ class Program:
         with torch.cuda.graph(graph):
             self._advance()
         return graph.replay
+
+
+def mend_compiler() -> None:
+    """Let PyTorch 2.11 catch what it throws.
+
+    One of its compiler's own exceptions is raised without the arguments that it asks for: conditional pairs could not
+    be compiled.
+    """
+    from torch._inductor.codegen import simd  # half a second, so not before there is something to compile
+
+    simd.CantSplit.__init__.__defaults__ = (None, None)
 
 
 def _overwrite(static: Tree, values: Tree) -> None:

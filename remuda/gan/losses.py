@@ -71,6 +71,19 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+# What Mustangs draws a generator's loss from: cross-entropy, least squares on probabilities, the heuristic.
+MUSTANGS: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda fake: softplus(-fake).mean(),
+    lambda fake: (torch.sigmoid(fake) - 1.0).square().mean(),
+    non_saturating,
+)
+
+
+def drawn_loss(chosen: Tensor, fake: Tensor) -> Tensor:
+    """Of the three the chosen one; ``chosen`` is (3,), one at its place, and zeros."""
+    return (chosen * torch.stack([loss(fake) for loss in MUSTANGS])).sum()
+
+
 def class_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """The auxiliary classifier's part in either player's loss, for one batch: -1/2 E log P(label).
 

@@ -32,17 +32,22 @@ class Adam:
         return Moments(zeros, {name: zero.clone() for name, zero in zeros.items()}, torch.zeros(()))
 
     def step(
-        self, params: dict[str, Tensor], slopes: dict[str, Tensor], moments: Moments
+        self,
+        params: dict[str, Tensor],
+        slopes: dict[str, Tensor],
+        moments: Moments,
+        lr: Tensor | None = None,  # scalar, in place of the optimizer's own
     ) -> tuple[dict[str, Tensor], Moments]:
         """One update; the arguments are left as they are."""
-        return self._formulas(params, slopes, moments) if transformed() else self._fused(params, slopes, moments)
+        way = self._formulas if transformed() else self._fused
+        return way(params, slopes, moments, self.lr if lr is None else lr)
 
-    def _formulas(self, params, slopes, moments):
+    def _formulas(self, params, slopes, moments, lr):
         count = moments.steps + 1
         # 1 - beta ** count; with both corrections in two numbers, the rest is the least arithmetic for a compiler.
         correction1, correction2 = (-torch.expm1(count * _log(beta)) for beta in (self.beta1, self.beta2))
         root = torch.sqrt(correction2)
-        rate, epsilon = self.lr * root / correction1, self.epsilon * root
+        rate, epsilon = lr * root / correction1, self.epsilon * root
         first, second, updated = {}, {}, {}
         for name, slope in slopes.items():
             first[name] = self.beta1 * moments.first[name] + (1 - self.beta1) * slope
@@ -50,7 +55,7 @@ class Adam:
             updated[name] = params[name] - rate * first[name] / (torch.sqrt(second[name]) + epsilon)
         return updated, Moments(first, second, count)
 
-    def _fused(self, params, slopes, moments):
+    def _fused(self, params, slopes, moments, lr):
         """PyTorch's own one-pass kernel, on copies: outside of ``vmap`` a third of the formulas' time."""
         names = list(slopes)
         updated, first, second = (
@@ -64,7 +69,7 @@ class Adam:
             second,
             [],
             [count] * len(names),
-            lr=self.lr,
+            lr=lr,
             beta1=self.beta1,
             beta2=self.beta2,
             weight_decay=0.0,

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,17 @@ from remuda.gan.players import Pair, Player, apply, blend, recruit, start_averag
 from remuda.networks import Networks
 
 Slopes = dict[str, Tensor]
+
+
+class Rules(NamedTuple):
+    """What one pair may have otherwise than its GAN says; None: nothing."""
+
+    generator_lr: Tensor | None = None
+    discriminator_lr: Tensor | None = None
+    loss: Callable[[Tensor], Tensor] | None = None  # the generator's, of the discriminator's outputs at its fakes
+
+
+SAME = Rules()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -64,7 +76,7 @@ class GAN:
         return Pair(player, recruit(discriminator, self.discriminator_optimizer), average)
 
     def step(
-        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, keys: Tensor
+        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, keys: Tensor, rules: Rules = SAME
     ) -> tuple[Pair, dict[str, Tensor]]:
         """K updates of the discriminator, then one of the generator; all arguments have a leading axis K.
 
@@ -76,9 +88,11 @@ class GAN:
         for k in range(real.shape[0]):
             fakes, buffers, pull = self.imagine(generator, noise[k], labels[k])
             generator = generator._replace(buffers=buffers)
-            discriminator, loss = self.discriminate(discriminator, real[k], fakes, labels[k], keys[k])
+            discriminator, loss = self.discriminate(
+                discriminator, real[k], fakes, labels[k], keys[k], lr=rules.discriminator_lr
+            )
             losses.append(loss)
-        pair, metrics = self._answer(Pair(generator, discriminator, average), fakes, pull, labels[-1])
+        pair, metrics = self.answer(Pair(generator, discriminator, average), fakes, pull, labels[-1], rules)
         return pair, {"discriminator_loss": torch.stack(losses).mean(), **metrics}
 
     def discriminator_step(
@@ -90,16 +104,18 @@ class GAN:
         pair = pair._replace(generator=pair.generator._replace(buffers=buffers), discriminator=discriminator)
         return pair, {"discriminator_loss": loss}
 
-    def generator_step(self, pair: Pair, labels: Tensor, noise: Tensor) -> tuple[Pair, dict[str, Tensor]]:
+    def generator_step(
+        self, pair: Pair, labels: Tensor, noise: Tensor, rules: Rules = SAME
+    ) -> tuple[Pair, dict[str, Tensor]]:
         """The rest of ``step``: the same fakes as in the last update of the discriminator are made once more."""
         fakes, _, pull = self.imagine(pair.generator, noise, labels)
-        return self._answer(pair, fakes, pull, labels)
+        return self.answer(pair, fakes, pull, labels, rules)
 
-    def _answer(
-        self, pair: Pair, fakes: Tensor, pull: Callable[[Tensor], Slopes], labels: Tensor
+    def answer(
+        self, pair: Pair, fakes: Tensor, pull: Callable[[Tensor], Slopes], labels: Tensor, rules: Rules
     ) -> tuple[Pair, dict[str, Tensor]]:
-        discriminator, feedback, loss = self.judge(pair.discriminator, fakes, labels)
-        generator = self.descend(pair.generator, pull(feedback))
+        discriminator, feedback, loss = self.judge(pair.discriminator, fakes, labels, rules.loss)
+        generator = self.descend(pair.generator, pull(feedback), rules.generator_lr)
         average = blend(pair.average, generator, self.ema) if self.ema else pair.average
         return Pair(generator, discriminator, average), {"generator_loss": loss}
 
@@ -119,6 +135,7 @@ class GAN:
         labels: Tensor,
         key: Tensor,
         fake_labels: Tensor | None = None,
+        lr: Tensor | None = None,
     ) -> tuple[Player, Tensor]:
         """One update of the discriminator, and the loss before it; fakes have the labels of real, or their own."""
         fake_labels = labels if fake_labels is None else fake_labels
@@ -126,7 +143,7 @@ class GAN:
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             on_real, buffers = apply(self.discriminator, params, discriminator.buffers, real, labels)
             on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, fake_labels)
-            source = self._source(on_real).float(), self._source(on_fakes).float()
+            source = self.source(on_real).float(), self.source(on_fakes).float()
             value = self.loss.discriminator(*source, self.real_target)
             if self.networks.auxiliary:
                 value = value + class_loss(on_real[:, 1:].float(), labels)
@@ -137,12 +154,12 @@ class GAN:
             return value, buffers
 
         value, buffers, slopes = calculus.value_and_grad(loss, discriminator.params)
-        params, moments = self.discriminator_optimizer.step(discriminator.params, slopes, discriminator.moments)
+        params, moments = self.discriminator_optimizer.step(discriminator.params, slopes, discriminator.moments, lr)
         if self.lipschitz == "clip":
             params = clip(params, self.clip)
         return Player(params, buffers, moments), value
 
-    def _source(self, outputs: Tensor) -> Tensor:
+    def source(self, outputs: Tensor) -> Tensor:
         """Of the discriminator's outputs those that tell real from fake, (b,); the others are logits of classes."""
         return outputs[:, 0] if self.networks.auxiliary else outputs
 
@@ -151,15 +168,22 @@ class GAN:
         place = seeds.uniform(seeds.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
         between = real + place * (fakes - real)
         return calculus.slope(
-            lambda images: self._source(apply(self.discriminator, params, buffers, images, labels)[0]).sum(), between
+            lambda images: self.source(apply(self.discriminator, params, buffers, images, labels)[0]).sum(), between
         )
 
-    def judge(self, discriminator: Player, fakes: Tensor, labels: Tensor) -> tuple[Player, Tensor, Tensor]:
+    def judge(
+        self,
+        discriminator: Player,
+        fakes: Tensor,
+        labels: Tensor,
+        generator_loss: Callable[[Tensor], Tensor] | None = None,
+    ) -> tuple[Player, Tensor, Tensor]:
         """The slope of the generator's loss at every fake, and that loss; only the discriminator's buffers move."""
+        generator_loss = generator_loss or self.loss.generator
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             outputs, buffers = apply(self.discriminator, discriminator.params, discriminator.buffers, images, labels)
-            value = self.loss.generator(self._source(outputs).float())
+            value = generator_loss(self.source(outputs).float())
             if self.networks.auxiliary:
                 value = value + class_loss(outputs[:, 1:].float(), labels)
             return value, buffers
@@ -167,9 +191,9 @@ class GAN:
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
         return discriminator._replace(buffers=buffers), feedback, value
 
-    def descend(self, generator: Player, slopes: Slopes) -> Player:
+    def descend(self, generator: Player, slopes: Slopes, lr: Tensor | None = None) -> Player:
         """One update of the generator."""
-        params, moments = self.generator_optimizer.step(generator.params, slopes, generator.moments)
+        params, moments = self.generator_optimizer.step(generator.params, slopes, generator.moments, lr)
         return generator._replace(params=params, moments=moments)
 
     def generate(self, pair: Pair, noise: Tensor, labels: Tensor) -> Tensor:

@@ -15,11 +15,12 @@ from remuda.data import load as load_data
 from remuda.errors import UserError
 from remuda.scores import cache
 from remuda.scores.base import FeatureNetwork, Value
-from remuda.scores.classifier import Classifier, find_classifier
+from remuda.scores.classifier import Classifier
 from remuda.scores.config import ScoreConfig
 from remuda.scores.digests import text_digest
-from remuda.scores.inception import Inception, find_inception
+from remuda.scores.inception import Inception
 from remuda.scores.kinds import KINDS, NEEDS, Kind, Measured, Subject
+from remuda.scores.network import find_network
 from remuda.scores.reference import Reference, look
 
 
@@ -33,15 +34,10 @@ class Judge:
         self.is_points = dataset.images.is_floating_point()
         self.network: FeatureNetwork | None = None
         if not self.is_points:
-            self.network = self._find_network(data, dataset.shape)
+            self.network = find_network(data, dataset.shape, config.classifier, device, say)
         self.reference = look(dataset, config.reference, self.network, device, say)
         self.held_out = self._look_at_other_split(data)
         self._chosen(has_labels=True)  # so that a kind that cannot be had is missed before anything is trained
-
-    def _find_network(self, data: DataConfig, shape: tuple[int, ...]) -> FeatureNetwork:
-        if self.config.classifier == "auto" and shape[0] == 3:
-            return find_inception(data.path, self.device)
-        return find_classifier(data, self.device, say=self.say)
 
     def _look_at_other_split(self, data: DataConfig) -> Reference | None:
         other = "test" if self.config.reference == "train" else "train"

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,6 +19,7 @@ from remuda.networks import Networks
 from remuda.trees import Tree
 
 Metrics = dict[str, Tensor]  # each (members hosted here,)
+Look = Callable[[Tensor], Tensor]  # from images (n, C, H, W) in [-1, 1] to features (n, d)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ class Strategy(ABC):
     gan: GAN = field(init=False, repr=False, compare=False)  # given by bind
     seed: int = field(init=False, repr=False, compare=False)
     share_sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)  # images of each member, if known
+    look: Look = field(init=False, repr=False, compare=False)  # by what images are compared
 
     partitions: ClassVar[tuple[str, ...]]  # ways to divide the data that make sense; data.partition = "auto": the first
 
@@ -79,6 +81,7 @@ class Strategy(ABC):
         num_classes: int,
         seed: int,
         share_sizes: Sequence[int] = (),
+        look: Look | None = None,
     ) -> Self:
         """This strategy with networks for images of that shape, all its draws made from that seed."""
         lipschitz = self.lipschitz
@@ -102,7 +105,18 @@ class Strategy(ABC):
         object.__setattr__(bound, "gan", gan)
         object.__setattr__(bound, "seed", seed)
         object.__setattr__(bound, "share_sizes", tuple(share_sizes))
+        object.__setattr__(bound, "look", look or _pixels)
         return bound
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns, where members have places on a torus."""
+        return None
+
+    @property
+    def wants_look(self) -> bool:
+        """Whether images should be compared by the features of a network, not by their pixels."""
+        return False
 
     @abstractmethod
     def num_members(self, requested: int, num_classes: int) -> int:
@@ -130,6 +144,14 @@ class Strategy(ABC):
     @abstractmethod
     def round(self, engine: Engine, state: Any, real: Batch, t: int) -> tuple[Any, Metrics]:
         """The state after round t, and per member what to report of it."""
+
+    def rows(self, state: Any) -> Tree:
+        """The part of a state that is rows; the rest is the server's."""
+        return state
+
+    def with_rows(self, state: Any, rows: Tree) -> Any:
+        """A state with other rows."""
+        return rows
 
     def resize(self, state: Any, size: int) -> Any:
         """The state of the whole herd for another number of members: some come late, or are not there any more."""
@@ -179,3 +201,7 @@ class Strategy(ABC):
         self, pair: Pair, images: Tensor, labels: Tensor, noise: Tensor, key: Tensor
     ) -> tuple[Pair, Metrics]:
         return self.gan.generator_step(pair, labels, noise)
+
+
+def _pixels(images: Tensor) -> Tensor:
+    return images.flatten(1)

@@ -17,8 +17,9 @@ def test_first_steps_by_hand():
     assert moments.steps == 1
 
 
+@pytest.mark.parametrize("lr", [0.1, torch.tensor(0.1)], ids=["number", "tensor"])
 @pytest.mark.parametrize("path", ["_formulas", "_fused"])
-def test_both_paths_equal_torch(path):
+def test_both_paths_equal_torch(path, lr):
     torch.manual_seed(0)
     params = {"w": torch.randn(4, 3, 2, 2), "b": torch.randn(5), "s": torch.randn(())}
     theirs = {name: param.clone().requires_grad_() for name, param in params.items()}
@@ -31,7 +32,7 @@ def test_both_paths_equal_torch(path):
         for name, param in theirs.items():
             param.grad = slopes[name].clone()
         optimizer.step()
-        params, moments = getattr(ADAM, path)(params, slopes, moments)
+        params, moments = getattr(ADAM, path)(params, slopes, moments, lr)
     for name in params:
         assert torch.allclose(params[name], theirs[name], atol=1e-6), name
 
@@ -41,3 +42,9 @@ def test_arguments_are_left_alone():
     moments = ADAM.init(params)
     ADAM.step(params, {"w": torch.ones(3)}, moments)
     assert params["w"].tolist() == [1, 1, 1] and moments.steps == 0 and moments.first["w"].sum() == 0
+
+
+def test_a_rate_in_place_of_its_own():
+    params, slopes = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([0.3, -5.0])}
+    after, _ = ADAM.step(params, slopes, ADAM.init(params), torch.tensor(0.5))
+    assert torch.allclose(after["w"], torch.tensor([0.5, -1.5]))

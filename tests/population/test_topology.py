@@ -1,11 +1,12 @@
 """Neighbourhoods on a torus, by their properties and by hand."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.errors import UserError
-from remuda.population.topology import NEIGHBOURHOODS, neighbourhoods
+from remuda.population.topology import NEIGHBOURHOODS, links, neighbourhoods, read_schedule
 
 SIDES = st.integers(1, 6)
 
@@ -52,3 +53,26 @@ def test_bad_grids():
         neighbourhoods(0, 3, "moore")
     with pytest.raises(UserError, match="hexagons"):
         neighbourhoods(3, 3, "hexagons")
+
+
+@given(SIDES, SIDES, st.sampled_from(sorted(NEIGHBOURHOODS)), st.integers(0, 2**36 - 1), st.integers(0, 3))
+def test_links_without_those_who_left(height, width, kind, bits, extra):
+    size = height * width
+    alive = torch.tensor([bool(bits >> cell & 1) for cell in range(size)])
+    table = neighbourhoods(height, width, kind)
+    found = links(table, alive, table.shape[1] + extra)
+    assert found.table.shape == found.present.shape == (size, table.shape[1] + extra)
+    for cell in range(size):
+        linked = found.table[cell][found.present[cell]].tolist()
+        expected = [other for other in table[cell].tolist() if alive[other] and alive[cell]]
+        assert linked == (expected or [cell]), "who has left is alone"
+        assert (found.table[cell][~found.present[cell]] == cell).all()
+        assert all(cell in found.table[other][found.present[other]] for other in linked)
+
+
+def test_schedules():
+    assert read_schedule("") == {}
+    assert read_schedule("51: moore, 101:none") == {51: "moore", 101: "none"}
+    for text in ("moore", "0: moore", "5: hexagons", "x: ring", "5 ring"):
+        with pytest.raises(UserError, match="is not a round and one of"):
+            read_schedule(text)

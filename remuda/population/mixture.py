@@ -1,0 +1,74 @@
+"""Mixtures of generators: weights that evolve by a (1+1)-ES against a distance from the real images.
+
+The distance is KID's, the squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 on features. Of a mixture
+it is a quadratic form in the weights, so that one look at each generator's samples serves every set of weights:
+
+    distance(w) = w' A w - 2 w' b + c,    A: kernel between generators, b: to real images, c: between real images
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Kernels(NamedTuple):
+    """Mean kernels between samples; of a sample with itself none, so that the estimate is without bias."""
+
+    within: Tensor  # (s, s) between generators
+    across: Tensor  # (s,) from generators to real images
+    real: Tensor  # between real images
+
+
+def kernels(features: Tensor, real: Tensor) -> Kernels:
+    """Of features (s, n, d) of s generators' samples, and (m, d) of real images."""
+    num, count, width = features.shape
+    flat = features.reshape(num * count, width)
+    between = _kernel(flat, flat).reshape(num, count, num, count)
+    sums = between.sum((1, 3))
+    own = torch.diagonal(between, dim1=0, dim2=2)  # (n, n, s)
+    inside = (sums.diagonal() - torch.diagonal(own, dim1=0, dim2=1).sum(1)) / (count * (count - 1))
+    same = torch.eye(num, dtype=torch.bool, device=sums.device)
+    within = torch.where(same, inside, sums / count**2)
+    among = _kernel(real, real)
+    truth = (among.sum() - among.diagonal().sum()) / (len(real) * (len(real) - 1))
+    return Kernels(within, _kernel(flat, real).reshape(num, count, -1).mean((1, 2)), truth)
+
+
+def _kernel(a: Tensor, b: Tensor) -> Tensor:
+    return (a.double() @ b.double().T / a.shape[1] + 1.0) ** 3  # in float32 the differences drown
+
+
+def distance(weights: Tensor, means: Kernels) -> Tensor:
+    """Of the mixture with these weights (s,) from the real images; around zero for real ones."""
+    weights = weights.double()
+    return weights @ means.within @ weights - 2.0 * weights @ means.across + means.real
+
+
+def uniform(present: Tensor) -> Tensor:
+    """Equal weights for those present."""
+    return present.float() / present.sum(-1, keepdim=True)
+
+
+def mutated(weights: Tensor, present: Tensor, noise: Tensor, scale: float) -> Tensor:
+    """Weights with Gaussian steps of that scale, none negative, of sum 1; as they were where nothing would be left."""
+    moved = torch.relu(weights + scale * noise) * present
+    total = moved.sum()
+    return torch.where(total > 0, moved / total.clamp(min=1e-30), weights)
+
+
+def improve(weights: Tensor, present: Tensor, noise: Tensor, scale: float, means: Kernels) -> tuple[Tensor, Tensor]:
+    """One step of the (1+1)-ES: the mutated weights if they are better, else the old ones; and their distance."""
+    other = mutated(weights, present, noise, scale)
+    before, after = distance(weights, means), distance(other, means)
+    return torch.where(after < before, other, weights), torch.minimum(after, before)
+
+
+def draw(weights: Tensor, noise: Tensor) -> Tensor:
+    """Which generator makes the image of each row of noise (n, latent): by weight, a function of that row alone.
+
+    The fraction of a long sum is as good as independent of the noise itself, so that every generator sees all of it.
+    """
+    place = (1000.0 * noise.double().sum(1)).remainder(1.0)
+    steps = weights.double().cumsum(0)
+    return torch.searchsorted(steps / steps[-1], place, right=True).clamp(max=len(weights) - 1)

@@ -1,0 +1,294 @@
+"""Cellular: pairs on a torus compete with their neighbours', and the fitter ones spread.
+
+E. Perez, S. Nesmachnow, J. Toutouh, E. Hemberg, U. O'Reilly, "Parallel/distributed implementation of cellular training
+for generative adversarial neural networks", 2020: Lipizzaner and Mustangs on MPI.
+
+    cell <- neighbours    centres: G and D with their optimizers and learning rates
+    cell                  fitness of every G against every D of the neighbourhood, and the reverse
+                          tournaments decide who trains (or the cell's own do)
+                          mutate learning rates, train over the batches against drawn opponents
+                          the trained ones stay if they are fitter than the cell's own
+    cell <- neighbours    features of the new centres' samples
+    cell                  mutate the weights of the neighbourhood's mixture, keep them if it comes closer to the data
+
+A round is one such iteration. The model is the best neighbourhood's mixture of generators.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from remuda import seeds, trees
+from remuda.data.batches import Batch
+from remuda.data.images import to_unit
+from remuda.engines.base import Engine, Scan
+from remuda.errors import UserError
+from remuda.gan import Pair
+from remuda.gan.contest import Contest, Drawing, Sides, Turns
+from remuda.population import mixture, survivors
+from remuda.population.selection import FITNESSES, draw_present, fittest, tournament
+from remuda.population.topology import Links, links, neighbourhoods, read_schedule
+from remuda.strategies.base import Metrics, Strategy
+
+Neighbourhood = Literal["von-neumann", "moore", "ring", "none"]
+
+
+class Cell(NamedTuple):
+    """Rows of the state."""
+
+    sides: Sides  # the cell's own individuals, the centre first
+    around: Tensor  # (s,) ids of its neighbourhood, itself first
+    weights: Tensor  # (s,) of the generators in the neighbourhood's mixture
+    distance: Tensor  # of that mixture from real images
+    alive: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cellular(Strategy):
+    """The defaults are those of the paper's table I, but for the grid and ``skip_discriminator`` (1 there)."""
+
+    height: int = 2  # rows of the grid, >= 1
+    width: int = 2  # columns, >= 1
+    neighbourhood: Neighbourhood = "von-neumann"  # the paper's five cells; moore: nine; ring: two, by number; none
+    schedule: str = ""  # other neighbourhoods from a round on, such as "51: moore, 101: none"
+    population: int = 1  # individuals of each side in a cell, >= 1
+    fitness: Literal["mean", "worst", "best"] = "mean"  # of an individual's losses against the neighbourhood
+    selection: Literal["tournament", "none"] = "tournament"  # who trains: winners, or the cell's own, against all
+    tournament_size: int = 2  # contenders, >= 1
+    replacement: Literal["better", "always"] = "better"  # when trained ones take the places of the cell's own
+    skip_discriminator: int = 0  # batches after each on which only generators learn, >= 0
+    lr_mutation: float = 1e-4  # standard deviation of a learning rate's steps, >= 0; 0 = none
+    lr_mutation_probability: float = 0.5  # for each individual that trains, 0 to 1
+    mixture_mutation: float = 0.01  # standard deviation of a weight's steps, > 0
+    mixture_samples: int = 256  # images of each generator by which mixtures are compared, >= 2
+    mixture_by: Literal["pixels", "network"] = "pixels"  # what images are compared by; network: that of the scores
+    mustangs: Drawing = "none"  # when a generator's loss is drawn from three: never, at its creation, at every update
+    lose_every: int = 0  # rounds after which one cell leaves for good, and so on to the last; 0 = none
+
+    partitions: ClassVar[tuple[str, ...]] = ("all", "subset", "iid", "class", "dirichlet")
+
+    def __post_init__(self):
+        super().__post_init__()
+        least = {"height": 1, "width": 1, "population": 1, "tournament_size": 1, "mixture_samples": 2}
+        for name, bound in {**least, "skip_discriminator": 0, "lr_mutation": 0, "lose_every": 0}.items():
+            if not getattr(self, name) >= bound:
+                raise UserError(f"strategy.{name} must be at least {bound}, not {getattr(self, name)}")
+        if not 0 <= self.lr_mutation_probability <= 1:
+            raise UserError(f"strategy.lr_mutation_probability must be in [0, 1], not {self.lr_mutation_probability}")
+        if not self.mixture_mutation > 0:
+            raise UserError(f"strategy.mixture_mutation must be above 0, not {self.mixture_mutation}")
+        read_schedule(self.schedule)
+
+    @property
+    def wants_look(self) -> bool:
+        return self.mixture_by == "network"
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.height, self.width
+
+    @property
+    def contest(self) -> Contest:
+        return Contest(self.gan, self.discriminator_steps, self.lr_mutation > 0, self.mustangs)
+
+    def num_members(self, requested: int, num_classes: int) -> int:
+        size = self.height * self.width
+        if requested not in (0, size):
+            raise UserError(
+                f"a grid of {self.height}x{self.width} has {size} members, not {requested}: leave run.members at 0 and "
+                "set strategy.height and strategy.width"
+            )
+        return size
+
+    def num_labels(self, num_members: int, num_classes: int) -> int:
+        return num_classes if self.gan.networks.conditional else 0
+
+    @property
+    def batches_per_turn(self) -> int:
+        return self.discriminator_steps + self.skip_discriminator
+
+    def batches_per_round(self, images_per_member: float) -> int:
+        updates_per_turn = 1 + self.skip_discriminator
+        updates = self.steps_per_round or images_per_member / (
+            self.batch_size * self.batches_per_turn / updates_per_turn
+        )
+        return int(-(-updates // updates_per_turn)) * self.batches_per_turn
+
+    def steps_in(self, num_batches: int) -> int:
+        return num_batches // self.batches_per_turn * (1 + self.skip_discriminator)
+
+    def alive(self, size: int, t: int) -> Tensor:
+        num_lost = (t - 1) // self.lose_every if self.lose_every else 0
+        return survivors(seeds.key(self.seed, "lose"), size, num_lost)
+
+    def links(self, size: int, t: int) -> Links:
+        """Who is whose neighbour in round t; as wide as the widest neighbourhood of the run."""
+        kinds = {1: self.neighbourhood, **read_schedule(self.schedule)}
+        tables = {start: neighbourhoods(self.height, self.width, kind) for start, kind in kinds.items()}
+        current = max(start for start in tables if start <= t)
+        return links(tables[current], self.alive(size, t), max(table.shape[1] for table in tables.values()))
+
+    def init(self, engine: Engine) -> Cell:
+        table, present = self.links(engine.size, 1)
+
+        def create(member: int) -> Cell:
+            # The first of a cell is seeded as its only one would be.
+            numbers = [(), *((i,) for i in range(1, self.population))]
+            sides = self.contest.enter([seeds.key(self.seed, "init", member, *number) for number in numbers])
+            weights = mixture.uniform(present[member])
+            return Cell(sides, table[member], weights, torch.zeros((), dtype=torch.float64), torch.tensor(True))
+
+        return engine.create(create)
+
+    def round(self, engine: Engine, state: Cell, real: Batch, t: int) -> tuple[Cell, Metrics]:
+        table, present = self.links(engine.size, t)
+        here = torch.tensor(list(engine.members))
+        around, there, alive = (each[here].to(engine.device) for each in (table, present, self.alive(engine.size, t)))
+        keys = seeds.keys(self.seed, "cells", engine.members, t, device=engine.device)
+        shown = real.images[:, 0], real.labels[:, 0]  # by which fitness is measured
+        with engine.timed("gather"):
+            centres = engine.take(trees.map(lambda leaf: leaf[:, 0], state.sides), table)
+        with engine.timed("update_genomes"):
+            chosen = engine.map(self.select, state.sides, centres, there, *shown, keys)
+        with engine.timed("mutate"):
+            chosen = engine.map(self.mutate, chosen, keys)
+        with engine.timed("train"):
+            turns = self.turns(engine, real, there, t)
+            (trained, _), losses = engine.map(Scan(self.train), (chosen, self.opponents(centres)), turns)
+        with engine.timed("update_genomes"):
+            sides = engine.map(self.replace, state.sides, trained, centres, there, *shown, keys)
+        with engine.timed("mutate"):
+            moved = (state.around != around).any(1, keepdim=True)
+            weights = torch.where(moved, mixture.uniform(there), state.weights)
+            state = self.mix(engine, Cell(sides, around, weights, state.distance, alive), real, there, table, keys)
+        rates = {"generator_lr": sides.generators.lr.mean(1), "discriminator_lr": sides.discriminators.lr.mean(1)}
+        losses = {name: values.mean(1) for name, values in losses.items()}
+        return state, {**losses, **rates, "mixture_distance": state.distance}
+
+    # For one cell
+
+    def select(self, own: Sides, centres: Sides, present: Tensor, images: Tensor, labels: Tensor, key: Tensor) -> Sides:
+        """Who trains: the winners of tournaments among the neighbourhood, with all they have; or the cell's own."""
+        if self.selection == "none":
+            return own
+        everyone, there = self._everyone(own, centres, present)
+        fitnesses = self._fitnesses(everyone, everyone, there, images, labels, key)
+        sides = []
+        for number, (side, fitness) in enumerate(zip(everyone, fitnesses, strict=True), start=1):
+            draws = [seeds.fold(seeds.fold(key, number), i) for i in range(self.population)]
+            winners = torch.stack([tournament(fitness, there, draw, self.tournament_size) for draw in draws])
+            sides.append(trees.row(side, winners))
+        return Sides(*sides)
+
+    def mutate(self, chosen: Sides, key: Tensor) -> Sides:
+        """Learning rates take a Gaussian step, or not; none becomes negative."""
+        if not self.lr_mutation:
+            return chosen
+        sides = []
+        for number, side in enumerate(chosen, start=3):
+            steps = self.lr_mutation * seeds.normal(seeds.fold(key, number), (self.population,))
+            due = seeds.uniform(seeds.fold(key, number + 2), (self.population,)) < self.lr_mutation_probability
+            sides.append(side._replace(lr=torch.where(due, torch.relu(side.lr + steps), side.lr)))
+        return Sides(*sides)
+
+    def train(self, carry: tuple[Sides, Any], turns: Turns) -> tuple[tuple[Sides, Any], Metrics]:
+        sides, others = carry
+        turns = turns._replace(images=to_unit(turns.images))
+        sides, losses = self.contest.train(sides, others or None, turns)
+        return (sides, others), losses
+
+    def replace(
+        self, own: Sides, trained: Sides, centres: Sides, present: Tensor, images: Tensor, labels: Tensor, key: Tensor
+    ) -> Sides:
+        """The fittest of the cell's own and the trained stay, the centre first; or the trained in any case."""
+        candidates = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
+        everyone, there = self._everyone(candidates, centres, present)
+        if self.replacement == "always":
+            candidates = trained
+        fitnesses = self._fitnesses(candidates, everyone, there, images, labels, key)
+        kept = [
+            trees.row(side, fittest(fitness, self.population))
+            for side, fitness in zip(candidates, fitnesses, strict=True)
+        ]
+        return Sides(*kept)
+
+    def _everyone(self, own: Sides, centres: Sides, present: Tensor) -> tuple[Sides, Tensor]:
+        """The cell's own and its neighbours' centres, and who of them is there."""
+        everyone = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), own, centres)
+        return everyone, torch.cat([present[:1].expand(len(own.generators.lr)), present[1:]])
+
+    def _fitnesses(
+        self, sides: Sides, against: Sides, there: Tensor, images: Tensor, labels: Tensor, key: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        measure = FITNESSES[self.fitness]
+        return self.contest.fitnesses(
+            sides, against, lambda losses: measure(losses, there), to_unit(images), labels, seeds.fold(key, 0)
+        )
+
+    # For all cells hosted here
+
+    def opponents(self, centres: Sides) -> Sides | tuple[()]:
+        """Whom the chosen meet besides each other: where there is no selection, the neighbours as they were."""
+        if self.selection == "tournament" or centres.generators.lr.shape[1] == 1:
+            return ()
+        return trees.map(lambda leaf: leaf[:, 1:], centres)
+
+    def turns(self, engine: Engine, real: Batch, there: Tensor, t: int) -> Turns:
+        """What is played with in a round (cells, turns, batches of a turn, ...); drawn as ``train_pairs`` draws."""
+        shape = real.labels.shape[1] // self.batches_per_turn, self.batches_per_turn
+        images, labels = (leaf.unflatten(1, shape) for leaf in real)
+        keys = seeds.keys(self.seed, "steps", engine.members, t, device=engine.device)
+        noise = engine.map(lambda key: seeds.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys)
+        places = torch.arange(real.labels.shape[1], device=engine.device).reshape(1, *shape)
+        pool = there[:, :1].expand(-1, self.population)
+        if self.selection == "none":
+            pool = torch.cat([pool, there[:, 1:]], 1)
+        draws = engine.map(
+            lambda key: seeds.bits(seeds.fold(key, -1), (*shape, self.population, 3)).long() & 0x7FFFFFFF, keys
+        )
+        rivals = draw_present(draws[..., :2], pool)
+        losses = torch.eye(3, device=engine.device)[draws[..., 2] % 3]
+        return Turns(images, labels, noise, seeds.fold(keys[:, None, None], places), rivals, losses)
+
+    def mix(self, engine: Engine, state: Cell, real: Batch, present: Tensor, table: Tensor, keys: Tensor) -> Cell:
+        """One step of every mixture's weights; only features travel."""
+        images = engine.map(self._draw_images, state.sides.generators, keys)
+        features = self.look(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+        known = real.images.flatten(1, 2)[:, : self.mixture_samples]
+        truth = self.look(to_unit(known.flatten(0, 1))).unflatten(0, known.shape[:2])
+        weights, distance = engine.map(self._improve, state.weights, present, engine.take(features, table), truth, keys)
+        return state._replace(weights=weights, distance=distance)
+
+    def _draw_images(self, generators, key: Tensor) -> Tensor:
+        centre = trees.row(generators, 0)
+        noise = seeds.normal(seeds.fold(key, 7), (self.mixture_samples, self.gan.networks.latent))
+        labels = seeds.bits(seeds.fold(key, 8), (self.mixture_samples,)).long() & 0x7FFFFFFF
+        return self.gan.generate(
+            Pair(centre.player, centre.player, centre.average), noise, labels % max(1, self.gan.num_classes)
+        )
+
+    def _improve(self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor):
+        noise = seeds.normal(seeds.fold(key, 9), weights.shape)
+        return mixture.improve(weights, present, noise, self.mixture_mutation, mixture.kernels(features, truth))
+
+    # The model
+
+    def best(self, state: Cell) -> int:
+        """The cell whose neighbourhood's mixture is closest to the data."""
+        return int(torch.where(state.alive, state.distance, torch.inf).argmin())
+
+    def generate(self, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:
+        return self.generate_from(state, self.best(state), noise, labels)
+
+    def generate_from(self, state: Cell, cell: int, noise: Tensor, labels: Tensor) -> Tensor:
+        """Images by a cell's mixture."""
+        slots = mixture.draw(state.weights[cell], noise)
+        images = noise.new_empty(len(noise), *self.gan.shape)
+        for slot in torch.unique(slots).tolist():
+            mine = slots == slot
+            centre = trees.map(lambda leaf, i=int(state.around[cell, slot]): leaf[i, 0], state.sides.generators)
+            pair = Pair(centre.player, centre.player, centre.average)
+            images[mine] = self.gan.generate(pair, noise[mine], labels[mine])
+        return images

@@ -1,0 +1,154 @@
+"""All against all by a double loop; opponents, learning rates and drawn losses."""
+
+import pytest
+import torch
+
+from remuda import seeds, trees
+from remuda.gan import GAN, LOSSES, Adam, Pair
+from remuda.gan.contest import Contest, Sides, Turns
+from remuda.gan.losses import MUSTANGS, drawn_loss
+from remuda.gan.players import apply
+from remuda.networks import DCGAN, MLP
+
+SHAPE = (1, 8, 8)
+NETWORKS = {"mlp": MLP(latent=5, hidden=7), "dcgan": DCGAN(latent=5, width=8)}
+
+
+def contest(networks="mlp", own_rates=False, drawing="none", discriminator_steps=1, **settings):
+    gan = GAN(
+        networks=NETWORKS[networks],
+        shape=SHAPE,
+        num_classes=3,
+        loss=LOSSES["non-saturating"],
+        generator_optimizer=Adam(0.01, 0.5, 0.9),
+        discriminator_optimizer=Adam(0.02, 0.5, 0.9),
+        **settings,
+    )
+    return Contest(gan, discriminator_steps, own_rates, drawing)
+
+
+def turns(num, individuals=1, rivals=0, batch=6):
+    torch.manual_seed(0)
+    images, labels = torch.rand(num, batch, *SHAPE) * 2 - 1, torch.randint(0, 3, (num, batch))
+    keys = torch.tensor([seeds.key(0, "turn", n) for n in range(num)])
+    chosen = torch.eye(3)[torch.arange(num)[:, None].expand(-1, individuals) % 3]
+    return Turns(images, labels, torch.randn(num, batch, 5), keys, torch.full((num, individuals, 2), rivals), chosen)
+
+
+@pytest.mark.parametrize("networks", NETWORKS)
+def test_all_against_all_is_a_double_loop(networks):
+    game = contest(networks)
+    generators, discriminators = game.enter([1, 2, 3]), game.enter([4, 5])
+    images, labels, noise = (leaf[0] for leaf in turns(1)[:3])
+    of_g, of_d = game.losses(generators.generators.player, discriminators.discriminators.player, images, labels, noise)
+    for i in range(3):
+        for j in range(2):
+            g, d = trees.row(generators.generators.player, i), trees.row(discriminators.discriminators.player, j)
+            fakes, _ = apply(game.gan.generator, g.params, g.buffers, noise, labels)
+            on_fakes, _ = apply(game.gan.discriminator, d.params, d.buffers, fakes, labels)
+            on_real, _ = apply(game.gan.discriminator, d.params, d.buffers, images, labels)
+            assert torch.isclose(of_g[i, j], game.gan.loss.generator(on_fakes), atol=1e-6)
+            assert torch.isclose(of_d[j, i], game.gan.loss.discriminator(on_real, on_fakes, 1.0), atol=1e-6)
+    assert of_g.shape == (3, 2) and of_d.shape == (2, 3)
+
+
+def test_fitness_is_measured_against_the_other_side():
+    game = contest()
+    sides, against = game.enter([1, 2]), game.enter([3, 4, 5])
+    images, labels = turns(1).images[0], turns(1).labels[0]
+    key = torch.tensor(7)
+    noise = seeds.normal(key, (6, 5))
+    of_g, of_d = game.fitnesses(sides, against, lambda losses: losses.mean(1), images, labels, key)
+    expected, _ = game.losses(sides.generators.player, against.discriminators.player, images, labels, noise)
+    assert torch.equal(of_g, expected.mean(1)) and of_d.shape == (2,)
+
+
+@pytest.mark.parametrize("networks", NETWORKS)
+def test_one_against_one_is_a_gans_step(networks):
+    game = contest(networks, discriminator_steps=2)
+    sides, played = game.enter([3]), turns(2)
+    after, _ = game.train(sides, None, played)
+    pair = Pair(*(trees.row(side.player, 0) for side in sides), {})
+    expected, _ = game.gan.step(pair, *played[:4])
+    assert trees.equal(trees.row(after.generators.player, 0), expected.generator)
+    assert trees.equal(trees.row(after.discriminators.player, 0), expected.discriminator)
+
+
+def test_discriminators_rest_while_generators_go_on():
+    game = contest()
+    sides = game.enter([3])
+    after, _ = game.train(sides, None, turns(4))
+    assert after.generators.player.moments.steps == 4 and after.discriminators.player.moments.steps == 1
+    both = game.enter([3, 4])
+    after, _ = game.train(both, None, turns(4, individuals=2))
+    assert after.generators.player.moments.steps.tolist() == [4, 4]
+    assert after.discriminators.player.moments.steps.tolist() == [1, 1]
+
+
+def test_an_opponent_is_the_one_of_that_number():
+    """Own individuals first, then the others; those are met as they are, and do not learn."""
+    game = contest()
+    sides, others = game.enter([1]), game.enter([2, 3])
+    before = trees.map(torch.clone, others)
+    for rival, key in enumerate([1, 2, 3]):
+        played = turns(1, rivals=rival)
+        after, _ = game.train(sides, others, played)
+        opponent = game.enter([key])
+        fakes, _, _ = game.gan.imagine(trees.row(opponent.generators.player, 0), played.noise[0], played.labels[0])
+        one = trees.row(sides.discriminators.player, 0)
+        key_ = seeds.fold(played.keys[0], 0)
+        expected, _ = game.gan.discriminate(one, played.images[0], fakes, played.labels[0], key_)
+        assert trees.equal(trees.row(after.discriminators.player, 0), expected)
+        judge = expected if rival == 0 else trees.row(opponent.discriminators.player, 0)
+        mine = trees.row(sides.generators.player, 0)
+        fakes, _, pull = game.gan.imagine(mine, played.noise[0], played.labels[0])
+        _, feedback, _ = game.gan.judge(judge, fakes, played.labels[0])
+        assert trees.equal(trees.row(after.generators.player, 0), game.gan.descend(mine, pull(feedback)))
+    assert trees.equal(others, before)
+
+
+def test_learning_rates_of_their_own_take_effect():
+    """The first step of Adam is the rate itself, wherever there is a slope."""
+    game = contest(own_rates=True)
+    sides = game.enter([1, 2])
+    rates = torch.tensor([0.003, 0.0])
+    sides = Sides(sides.generators._replace(lr=rates), sides.discriminators._replace(lr=2 * rates))
+    after, _ = game.train(sides, None, turns(1, individuals=2))
+    for side, new, factor in ((sides.generators, after.generators, 1), (sides.discriminators, after.discriminators, 2)):
+        name = "layers.4.bias"
+        steps = (new.player.params[name] - side.player.params[name]).abs().amax(1)
+        assert torch.allclose(steps, factor * rates, atol=1e-5)
+        assert torch.equal(new.lr, side.lr), "a rate belongs to its individual"
+
+
+def test_mustangs_losses_by_hand():
+    fake = torch.tensor([0.0, 2.0])
+    p = torch.sigmoid(fake)
+    expected = [-p.log().mean(), (p - 1).square().mean(), -0.5 * p.log().mean()]
+    for i, value in enumerate(expected):
+        assert torch.isclose(MUSTANGS[i](fake), value)
+        assert torch.isclose(drawn_loss(torch.eye(3)[i], fake), value)
+
+
+@pytest.mark.parametrize("individuals", [1, 2])
+def test_losses_are_drawn_at_creation_or_for_every_update(individuals):
+    played = turns(1, individuals)
+    played = played._replace(losses=torch.eye(3)[1].expand_as(played.losses))
+    moments = {}
+    for drawing in ("none", "creation", "update"):
+        game = contest(drawing=drawing)
+        sides = game.enter(list(range(individuals)))
+        sides = sides._replace(generators=sides.generators._replace(loss=torch.eye(3)[[0] * individuals]))
+        after, _ = game.train(sides, None, played)
+        moments[drawing] = after.generators.player.moments.first["layers.4.bias"][0]
+    # Of the same discriminator cross-entropy has twice the slope of the default, and least squares another one.
+    assert torch.allclose(moments["creation"], 2 * moments["none"], rtol=1e-4, atol=1e-7)
+    assert not torch.allclose(moments["update"], moments["none"], rtol=1e-3, atol=1e-7)
+
+
+def test_individuals_differ_and_draw_their_losses():
+    sides = contest().enter(list(range(40)))
+    weight = sides.generators.player.params["layers.0.weight"]
+    assert not torch.equal(weight[0], weight[1])
+    assert (sides.generators.loss.sum(0) > 5).all() and (sides.generators.loss.sum(1) == 1).all()
+    assert torch.equal(sides.generators.lr, torch.full((40,), 0.01))
