@@ -95,12 +95,12 @@ class Contest:
         return vmap(vmap(loss.generator))(on_fakes).T, of_discriminators
 
     def fitnesses(
-        self, sides: Sides, against: Sides, measure: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, key
+        self, sides: Sides, measure: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, key: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Of each generator and each discriminator: the measure of its losses (individuals, opponents)."""
-        batch = images, labels, seeds.normal(key, (len(labels), self.gan.networks.latent))
-        of_generators, _ = self.losses(sides.generators.player, against.discriminators.player, *batch)
-        _, of_discriminators = self.losses(against.generators.player, sides.discriminators.player, *batch)
+        noise = seeds.normal(key, (len(labels), self.gan.networks.latent))
+        players = sides.generators.player, sides.discriminators.player
+        of_generators, of_discriminators = self.losses(*players, images, labels, noise)
         return measure(of_generators), measure(of_discriminators)
 
     def train(self, sides: Sides, others: Sides | None, turns: Turns) -> tuple[Sides, dict[str, Tensor]]:

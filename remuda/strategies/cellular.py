@@ -174,7 +174,7 @@ class Cellular(Strategy):
         if self.selection == "none":
             return own
         everyone, there = self._everyone(own, centres, present)
-        fitnesses = self._fitnesses(everyone, everyone, there, images, labels, key)
+        fitnesses = self._fitnesses(everyone, there, images, labels, key)
         sides = []
         for number, (side, fitness) in enumerate(zip(everyone, fitnesses, strict=True), start=1):
             draws = [seeds.fold(seeds.fold(key, number), i) for i in range(self.population)]
@@ -183,14 +183,14 @@ class Cellular(Strategy):
         return Sides(*sides)
 
     def mutate(self, chosen: Sides, key: Tensor) -> Sides:
-        """Learning rates take a Gaussian step, or not; none becomes negative."""
+        """Learning rates take a Gaussian step, or not; what would be negative is mirrored, so that none dies."""
         if not self.lr_mutation:
             return chosen
         sides = []
         for number, side in enumerate(chosen, start=3):
             steps = self.lr_mutation * seeds.normal(seeds.fold(key, number), (self.population,))
             due = seeds.uniform(seeds.fold(key, number + 2), (self.population,)) < self.lr_mutation_probability
-            sides.append(side._replace(lr=torch.where(due, torch.relu(side.lr + steps), side.lr)))
+            sides.append(side._replace(lr=torch.where(due, (side.lr + steps).abs(), side.lr)))
         return Sides(*sides)
 
     def train(self, carry: tuple[Sides, Any], turns: Turns) -> tuple[tuple[Sides, Any], Metrics]:
@@ -205,11 +205,10 @@ class Cellular(Strategy):
         """The fittest of the cell's own and the trained stay, the centre first; or the trained in any case."""
         candidates = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
         everyone, there = self._everyone(candidates, centres, present)
-        if self.replacement == "always":
-            candidates = trained
-        fitnesses = self._fitnesses(candidates, everyone, there, images, labels, key)
+        fitnesses = self._fitnesses(everyone, there, images, labels, key)
+        first, last = self.population if self.replacement == "always" else 0, 2 * self.population
         kept = [
-            trees.row(side, fittest(fitness, self.population))
+            trees.row(side, first + fittest(fitness[first:last], self.population))
             for side, fitness in zip(candidates, fitnesses, strict=True)
         ]
         return Sides(*kept)
@@ -220,11 +219,12 @@ class Cellular(Strategy):
         return everyone, torch.cat([present[:1].expand(len(own.generators.lr)), present[1:]])
 
     def _fitnesses(
-        self, sides: Sides, against: Sides, there: Tensor, images: Tensor, labels: Tensor, key: Tensor
+        self, sides: Sides, there: Tensor, images: Tensor, labels: Tensor, key: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """Of everyone against those there."""
         measure = FITNESSES[self.fitness]
         return self.contest.fitnesses(
-            sides, against, lambda losses: measure(losses, there), to_unit(images), labels, seeds.fold(key, 0)
+            sides, lambda losses: measure(losses, there), to_unit(images), labels, seeds.fold(key, 0)
         )
 
     # For all cells hosted here
@@ -255,9 +255,9 @@ class Cellular(Strategy):
     def mix(self, engine: Engine, state: Cell, real: Batch, present: Tensor, table: Tensor, keys: Tensor) -> Cell:
         """One step of every mixture's weights; only features travel."""
         images = engine.map(self._draw_images, state.sides.generators, keys)
-        features = self.look(images.flatten(0, 1)).unflatten(0, images.shape[:2])
-        known = real.images.flatten(1, 2)[:, : self.mixture_samples]
-        truth = self.look(to_unit(known.flatten(0, 1))).unflatten(0, known.shape[:2])
+        known = to_unit(real.images.flatten(1, 2)[:, : self.mixture_samples])
+        seen = self.look(torch.cat([images, known], 1).flatten(0, 1)).unflatten(0, (len(images), -1))
+        features, truth = seen[:, : self.mixture_samples], seen[:, self.mixture_samples :]
         weights, distance = engine.map(self._improve, state.weights, present, engine.take(features, table), truth, keys)
         return state._replace(weights=weights, distance=distance)
 

@@ -10,7 +10,7 @@ from remuda.engines.programs import Piece
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
 from remuda.networks import DCGAN, MLP, WCGAN
-from remuda.strategies import ClassParallel
+from remuda.strategies import Cellular, ClassParallel
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LONG_ON_A_CPU = pytest.mark.soak if DEVICE == "cpu" else pytest.mark.filterwarnings("default")
@@ -152,3 +152,27 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
         slopes.append((pairs.discriminator.moments.first, pairs.generator.moments.first))
     for (name, a), (_, b) in zip(*map(trees.named_leaves, slopes), strict=True):
         assert (a - b).norm() <= 0.02 * b.norm() + 1e-6, name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(skip_discriminator=1, mustangs="update"),
+        pytest.param(dict(selection="none", population=2, mustangs="creation"), marks=LONG_ON_A_CPU),
+    ],
+    ids=str,
+)
+def test_a_round_of_cells_compiled_equals_eager(options):
+    strategy = Cellular(batch_size=4, mixture_samples=6, **options)
+    strategy = strategy.bind(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
+    states = []
+    for compiled in (True, False):
+        engine = Stacked(4, DEVICE, "vmap", compile=compiled, precision="fp32")
+        state = strategy.init(engine)
+        for t in (1, 2):
+            images = torch.randint(0, 256, (4, 4, 4, 1, 2, 2), generator=torch.Generator().manual_seed(t))
+            batch = Batch(images.to(torch.uint8).to(DEVICE), torch.zeros(4, 4, 4, dtype=torch.int64, device=DEVICE))
+            state, _ = strategy.round(engine, state, batch, t)
+        states.append(state)
+    for (name, one), (_, other) in zip(*map(trees.named_leaves, states), strict=True):
+        assert torch.allclose(one.double(), other.double(), atol=2e-3), name
