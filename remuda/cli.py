@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 
 import remuda
-from remuda.commands import facts, results, training
+from remuda.commands import cellular, facts, results, training
 from remuda.commands.common import app, say
-from remuda.errors import UserError
-from remuda.run import Interrupted
+from remuda.errors import Interrupted, SaidElsewhere, UserError, sentence
 
-__all__ = ["app", "facts", "main", "results", "training"]  # importing the modules has registered their commands
+__all__ = ["app", "cellular", "facts", "main", "results", "training"]  # importing the modules has registered their commands
 
-STOPS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what a batch system sends first
+# Ctrl-C, and what batch systems send first or can be told to send; mpirun passes on the last alone.
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def _print_version(wanted: bool) -> None:
@@ -42,14 +42,6 @@ def _stop_politely(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _sentence(error: Exception) -> str:
-    if isinstance(error, torch.OutOfMemoryError):
-        return "the device's memory is full: lower strategy.batch_size, strategy.steps_per_round or run.members"
-    if isinstance(error, OSError):
-        return f"{error.filename or 'input or output'}: {error.strerror or error}"
-    return str(error)
-
-
 def main() -> None:
     """Run a command; what the user can put right is one sentence and status 2."""
     for number in STOPS:
@@ -60,8 +52,10 @@ def main() -> None:
     except (Interrupted, KeyboardInterrupt) as stop:
         errors.print(str(stop), highlight=False, soft_wrap=True)
         sys.exit(130)
+    except SaidElsewhere as error:
+        sys.exit(error.status)
     except (UserError, OSError, torch.OutOfMemoryError) as error:
         if os.environ.get("REMUDA_TRACEBACK"):
             raise
-        errors.print(f"remuda: {_sentence(error)}", style="red", highlight=False, markup=False, soft_wrap=True)
+        errors.print(f"remuda: {sentence(error)}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)

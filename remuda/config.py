@@ -24,7 +24,9 @@ from remuda.strategies import STRATEGIES, Standalone, Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    name: Literal["stacked"] = "stacked"
+    name: Literal["stacked", "mpi"] = "stacked"  # all members in this process, or spread over the ranks of an MPI job
+    ranks: int = 0  # mpi: how many to start; 0 = those that a launcher or a batch job has, or else one
+    cuda_aware: bool = False  # mpi: whether its library takes rows from a GPU's memory; false: they pass the host's
     device: str = "auto"  # auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     layout: Literal["auto", "loop", "vmap"] = "auto"  # members one after the other (CPU), or as one batch (GPU)
     compile: bool = True  # on a GPU: compile the herd's step and replay it from a CUDA graph
@@ -34,9 +36,11 @@ class EngineConfig:
     threads: int = 0  # CPU threads; 0 = PyTorch's choice, but no more than the cores that this process may use
 
     def __post_init__(self):
-        for name in ("chunk", "threads"):
+        for name in ("chunk", "threads", "ranks"):
             if getattr(self, name) < 0:
                 raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
+        if self.ranks and self.name != "mpi":
+            raise UserError(f"engine.ranks={self.ranks} has a meaning with MPI alone: add --engine mpi")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,9 +142,13 @@ class Several(Progress):
 
 def describe(line: dict[str, Any]) -> str:
     """Means over the members, and the pace."""
-    means = [f"{name} {statistics.fmean(values):.3f}" for name, values in line.items() if isinstance(values, list)]
+    means = [f"{name} {_short(statistics.fmean(values))}" for name, values in line.items() if isinstance(values, list)]
     return "  ".join([*means, f"{line['images_per_second']:,.0f} images/s"])
 
 
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1e}"

@@ -42,6 +42,8 @@ def repeat(
     """
     if num_seeds < 1 or first_seed < 0:
         raise UserError(f"--seeds must be at least 1 and --first-seed at least 0, not {num_seeds} and {first_seed}")
+    if config.engine.name == "mpi":
+        raise UserError("repeat trains in one process: leave engine.name at stacked, or start remuda train per --seed")
     config = replace(config, data=config.data.with_full_paths())
     seeds = range(first_seed, first_seed + num_seeds)
     plan = {Path(out) / f"seed-{seed:03d}": replace(config, run=replace(config.run, seed=seed)) for seed in seeds}

@@ -1,31 +1,29 @@
-"""The loop: round after round, what to write down, when to save, and how to stop."""
+"""The loop: round after round, on every rank alike, and how to stop."""
 
-import math
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from remuda import environment, report
+from remuda import launch
 from remuda.config import RunConfig
-from remuda.errors import UserError
+from remuda.errors import Interrupted, UserError
 from remuda.herd import Herd, assemble
-from remuda.progress import EventFiles, Progress, Several, Silent
+from remuda.progress import Progress
 from remuda.record import Record, next_folder
-from remuda.samples import write_grid
-from remuda.scoring import judge_of, score_round
+from remuda.scribe import Bystander, anything_due, scribe_of
 
-
-class Interrupted(UserError):
-    """The user stopped the run; every whole round is saved."""
+__all__ = ["Interrupted", "resume", "run"]
 
 
 def run(config: RunConfig, out: str | Path | None = None, progress: Progress | None = None) -> Path:
     """Train a herd from the start; returns the folder of its record."""
     config = replace(config, data=config.data.with_full_paths())  # a resume may start elsewhere
-    herd = assemble(config)
-    record = Record.create(Path(out) if out is not None else next_folder("run"), config, herd.facts)
-    return _train(record, config, herd, progress or Silent())
+    with launch.join(config.engine) as world:
+        herd = assemble(config, world)
+        folder = Path(world.share(str(out if out is not None else next_folder("run")))[0])
+        record = Record.create(folder, config, herd.facts) if world.is_root else Record(folder)
+        return _train(record, config, herd, progress)
 
 
 def resume(
@@ -34,92 +32,76 @@ def resume(
     device: str | None = None,
     progress: Progress | None = None,
     members: int | None = None,
+    engine: str | None = None,
+    ranks: int | None = None,
 ) -> Path:
-    """Go on from a run's newest intact checkpoint, to its last round or to another one, also with other members."""
+    """Go on from a run's newest intact checkpoint, to its last round or to another one.
+
+    Also with other members, on another device or engine, and on another number of ranks.
+    """
     record = Record.open(folder)
-    config = record.config
-    changes = {"rounds": rounds, "members": members}
-    changes = {name: change for name, change in changes.items() if change is not None}
-    config = replace(config, run=replace(config.run, **changes))
-    if device is not None:
-        config = replace(config, engine=replace(config.engine, device=device))
-    return _train(record, config, assemble(config), progress or Silent())
+    config = changed(record.config, rounds, device, members, engine, ranks)
+    with launch.join(config.engine) as world:
+        return _train(record, config, assemble(config, world), progress)
 
 
-def _train(record: Record, config: RunConfig, herd: Herd, progress: Progress) -> Path:
-    if config.run.tensorboard:
-        progress = Several(progress, EventFiles(record.folder / "tensorboard"))
-    with record.locked(), herd.engine, progress:
-        record.add_environment(environment.describe(herd.engine.device))
-        position = _position(record, herd, progress)  # (round, state): one name, so that no signal can part them
-        if position[0] > config.run.rounds:
-            raise UserError(f"{record.folder} has already reached round {position[0]}: ask for more rounds than that")
-        record.replace_config(config)
-        herd.engine.say = progress.note
-        judge = judge_of(config, herd.engine.device, progress.note)
-        progress.start(record.folder, config.run.rounds, position[0], herd.engine.size)
+def changed(
+    config: RunConfig,
+    rounds: int | None,
+    device: str | None,
+    members: int | None,
+    engine: str | None,
+    ranks: int | None,
+) -> RunConfig:
+    """A run's configuration as a resume has it; what is not given stays."""
+    loop = {"rounds": rounds, "members": members}
+    if ranks is None and (engine == "stacked" or launch.place()[1] > 1):
+        ranks = 0  # none, or those that were started this time
+    place = {"device": device, "name": engine, "ranks": ranks}
+    return replace(
+        config,
+        run=replace(config.run, **{name: value for name, value in loop.items() if value is not None}),
+        engine=replace(config.engine, **{name: value for name, value in place.items() if value is not None}),
+    )
+
+
+def _train(record: Record, config: RunConfig, herd: Herd, progress: Progress | None) -> Path:
+    with scribe_of(record, config, herd, progress) as scribe, herd.engine:
+        # (round, state): one name, so that no signal can part them. Ahead: computed, but not yet written down.
+        position = ahead = _position(record, herd, scribe)
+        scribe.begin(position[0])
         try:
             for t in range(position[0] + 1, config.run.rounds + 1):
-                position = t, _round(record, herd, position[1], t, progress)
-                last = t == config.run.rounds
-                if last or t % config.run.sample_every == 0:
-                    write_grid(herd.model(position[1], t), record.sample_path(t))
-                if judge is not None and (last or t % config.scores.every == 0):
-                    score_round(record, herd.model(position[1], t), judge, config.scores.samples, progress.note)
-                if last or t % config.run.checkpoint_every == 0:
-                    record.save(*position, keep=config.run.keep_checkpoints)
+                began = time.perf_counter()
+                state, metrics = herd.step(position[1], t)
+                ahead = t, state
+                everyone = herd.report(metrics)
+                scribe.round(t, everyone, time.perf_counter() - began)
+                position = herd.engine.agree(t), state  # none goes on before it is written down
+                if anything_due(t, config):
+                    scribe.keep(t, herd.collect(state))
+            herd.engine.agree(0)  # nor leaves before all is kept
         except KeyboardInterrupt:
-            record.save(*position, keep=config.run.keep_checkpoints)
-            report.write(record.folder)
-            sentence = f"stopped after round {position[0]}; go on with: remuda resume {record.folder}"
+            herd.engine.halt()
+            # What is written down, or agreed to by any rank, has been computed by all.
+            reached = herd.engine.agree(max(position[0], scribe.written))
+            scribe.save(reached, herd.collect((ahead if ahead[0] == reached else position)[1]))
+            scribe.end()
+            sentence = f"stopped after round {reached}; go on with: remuda resume {record.folder}"
             raise Interrupted(sentence) from None
         except OSError as error:
             raise UserError(
                 f"{record.folder} could not be written to ({error}): make room there or check its permissions, then "
                 f"go on with: remuda resume {record.folder}; nothing that was saved is lost"
             ) from None
-        report.write(record.folder)
+        scribe.end()
     return record.folder
 
 
-def _position(record: Record, herd: Herd, progress: Progress) -> tuple[int, Any]:
+def _position(record: Record, herd: Herd, scribe: Bystander) -> tuple[int, Any]:
     """The newest intact state of a run, the initial one if nothing was saved yet."""
-    checkpoint, complaints = record.newest()
-    for complaint in complaints:
-        progress.note(f"{complaint}; going back to an older one")
-    if checkpoint is None and complaints:
-        raise UserError(f"no checkpoint of {record.folder} is intact: start anew with another --out")
-    reached = checkpoint.round if checkpoint else 0
-    state = herd.restore(checkpoint, record.config.run.members) if checkpoint else herd.start()
-    record.forget_rounds_after(reached)
-    return reached, state
-
-
-def _round(record: Record, herd: Herd, state: Any, t: int, progress: Progress) -> Any:
-    began = time.perf_counter()
-    state, metrics = herd.round(state, t)
-    seconds = time.perf_counter() - began
-    _refuse_divergence(metrics, herd, t, record)
-    traffic = herd.traffic()
-    line = {
-        "round": t,
-        **metrics,
-        "seconds": round(seconds, 4),
-        "images": t * herd.images_per_round,
-        "images_per_second": round(herd.images_per_round / seconds, 1),
-        "bytes": sum(traffic.values()),
-        "traffic": traffic,
-    }
-    record.add_round(line)
-    progress.round(line)
-    return state
-
-
-def _refuse_divergence(metrics: dict[str, list[float]], herd: Herd, t: int, record: Record) -> None:
-    for name, values in metrics.items():
-        for member, value in zip(herd.engine.members, values, strict=True):
-            if not math.isfinite(value):
-                raise UserError(
-                    f"{name} of member {member} became {value} in round {t}: lower the learning rates or change the "
-                    f"loss with --set; earlier checkpoints of {record.folder} are intact"
-                )
+    checkpoint = scribe.newest()
+    reached = herd.engine.agree(checkpoint.round if checkpoint else -1)
+    if reached < 0:
+        return 0, herd.start()
+    return reached, herd.restore(checkpoint, record.config.run.members)

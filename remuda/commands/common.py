@@ -6,18 +6,23 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from remuda.engines import ENGINES
+from remuda.launch import place
 from remuda.progress import Bar, Lines, Progress
 
 app = typer.Typer(
     help="Train GANs as a herd.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-console = Console()
+# One of several ranks speaks, and what a launcher shows it as a terminal is not one.
+console = Console(quiet=place()[0] > 0, force_terminal=False if place()[1] > 1 else None)
 
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE|FILE.toml", help="See `remuda list`.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 Setting = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a setting; may be repeated.")]
 DataFolder = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder with the data sets' files.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or auto.")]
+EngineName = Annotated[str | None, typer.Option("--engine", help="Where members live: " + ", ".join(ENGINES) + ".")]
+NumRanks = Annotated[int | None, typer.Option("--ranks", help="Processes to start, with --engine mpi.")]
 Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
 
 

@@ -1,4 +1,4 @@
-"""Commands that tell what there is, and what it would take: data, traffic, list."""
+"""Commands that tell what there is, and what it would take: data, traffic, doctor, list."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ from rich.table import Table
 
 from remuda import config as configs
 from remuda import data as datasets
-from remuda import recipes, traffic
+from remuda import doctor, recipes, traffic
 from remuda.commands.common import DataFolder, Recipe, Setting, app, assignments, console, say
 from remuda.engines import ENGINES
 from remuda.networks import NETWORKS
@@ -43,6 +43,15 @@ def show_traffic(
     if out is not None:
         traffic.draw(setting, out)
         say(f"figure: {out}")
+
+
+@app.command("doctor")
+def show_health(
+    ranks: Annotated[int, typer.Option("--ranks", help="To start for a trial; default the batch job's, or 2.")] = 0,
+) -> None:
+    """What is there, what would fail and what helps; how fast ranks speak to each other."""
+    if not doctor.examine(ranks, say):
+        raise typer.Exit(2)
 
 
 @app.command("list")

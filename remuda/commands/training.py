@@ -1,16 +1,20 @@
 """Commands that train: train, resume, repeat, bench."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import remuda
-from remuda import bench, compare, recipes
+from remuda import bench, compare, launch, recipes
 from remuda import config as configs
 from remuda.commands.common import (
     DataFolder,
     Device,
+    EngineName,
+    NumRanks,
     Recipe,
     Rounds,
     RunFolder,
@@ -21,12 +25,12 @@ from remuda.commands.common import (
     new_progress,
     say,
 )
-from remuda.engines import ENGINES
 from remuda.herd import assemble
 from remuda.networks import summary
 from remuda.progress import count
 from remuda.record import Record, next_folder
 from remuda.repeat import repeat as train_repeats
+from remuda.run import changed
 
 
 @app.command()
@@ -37,7 +41,8 @@ def train(
     ] = None,
     members: Annotated[int | None, typer.Option(help="Size of the population.")] = None,
     rounds: Rounds = None,
-    engine: Annotated[str | None, typer.Option(help="Where members live: " + ", ".join(ENGINES) + ".")] = None,
+    engine: EngineName = None,
+    ranks: NumRanks = None,
     device: Device = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
     data: DataFolder = None,
@@ -49,6 +54,7 @@ def train(
         "run.members": members,
         "run.rounds": rounds,
         "engine.name": engine,
+        "engine.ranks": ranks,
         "engine.device": device,
         "run.seed": seed,
         "data.path": data,
@@ -57,6 +63,7 @@ def train(
     config = configs.from_dict(configs.override(values, (settings or []) + assignments(flags)))
     if dry_run:
         return _describe(config)
+    _start_ranks(config)
     folder = remuda.run(config, out or next_folder(name), new_progress())
     _closing_words(folder)
 
@@ -67,9 +74,12 @@ def resume(
     rounds: Rounds = None,
     device: Device = None,
     members: Annotated[int | None, typer.Option(help="More or fewer of them, with md-gan and fl-gan.")] = None,
+    engine: EngineName = None,
+    ranks: NumRanks = None,
 ) -> None:
     """Go on with a run that was stopped or killed, or train a finished one longer."""
-    _closing_words(remuda.resume(run, rounds, device, new_progress(), members))
+    _start_ranks(changed(Record.open(run).config, rounds, device, members, engine, ranks))
+    _closing_words(remuda.resume(run, rounds, device, new_progress(), members, engine, ranks))
 
 
 @app.command()
@@ -109,9 +119,15 @@ def show_expectations(
         say(f"{name} {bench.describe(expected)}")
 
 
+def _start_ranks(config: configs.RunConfig) -> None:
+    """Where ranks are asked for that are not there: they run this very command, and this process waits for them."""
+    if number := launch.num_to_start(config.engine):
+        raise typer.Exit(launch.start(number, sys.argv[1:]))
+
+
 def _describe(config: configs.RunConfig) -> None:
     """What a run would be: its configuration, its networks, its size."""
-    herd = assemble(config)
+    herd = assemble(replace(config, engine=replace(config.engine, name="stacked", ranks=0)))  # its size is the same
     say(configs.to_toml(config))
     for table in summary.tables(config.networks, herd.facts.shape, len(herd.facts.classes)):
         console.print(table)

@@ -33,17 +33,23 @@ class Batches:
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
+        mirror: bool = False,  # whether each image comes as its mirror image half of the time
     ):
-        self.images = dataset.images.to(device)
-        self.labels = dataset.labels.to(device)
-        self.members, self.batch_size, self.seed = members, batch_size, seed
+        kept = torch.unique(torch.cat([shares[member] for member in members]))  # ascending: what is used here
+        if len(kept) == len(dataset.labels):
+            images, labels = dataset.images, dataset.labels
+        else:
+            images, labels = dataset.images[kept], dataset.labels[kept]
+        self.images, self.labels = images.to(device), labels.to(device)
+        self.members, self.batch_size, self.seed, self.mirror = members, batch_size, seed, mirror
         # Members with shares of one size draw together: (their rows, their ids, their shares as one tensor).
         by_size: dict[int, list[int]] = {}
         for row, member in enumerate(members):
             by_size.setdefault(len(shares[member]), []).append(row)
         self.groups = [
-            (rows, [members[row] for row in rows], torch.stack([shares[members[row]] for row in rows]).to(device))
+            (rows, ids, torch.searchsorted(kept, torch.stack([shares[member] for member in ids])).to(device))
             for rows in by_size.values()
+            for ids in [[members[row] for row in rows]]
         ]
 
     def draw(self, first: int, count: int) -> Batch:
@@ -52,10 +58,20 @@ class Batches:
         index = torch.empty(shape, dtype=torch.int64, device=self.images.device)
         for rows, members, shares in self.groups:
             index[rows] = self._walk(members, shares, first, count)
-        return Batch(self.images[index], self.labels[index])
+        images = self.images[index]
+        if self.mirror:
+            images = torch.where(self._mirrored(first, count)[..., None, None, None], images.flip(-1), images)
+        return Batch(images, self.labels[index])
+
+    def _mirrored(self, first: int, count: int) -> Tensor:
+        """Which images are mirrored, (members, count, b)."""
+        keys = seeds.keys(self.seed, "mirror", self.members, device=self.images.device)
+        keys = seeds.fold(keys[:, None], torch.arange(first, first + count, device=keys.device))
+        coins = torch.func.vmap(lambda key: seeds.bits(key, (self.batch_size,)))(keys.flatten()) & 1
+        return coins.bool().reshape(*keys.shape, self.batch_size)
 
     def _walk(self, members: Sequence[int], shares: Tensor, first: int, count: int) -> Tensor:
-        """Positions in the data set, (members, count, b), for members with shares of one size."""
+        """Positions among the images here, (members, count, b), for members with shares of one size."""
         size = shares.shape[1]
         start, stop = first * self.batch_size, (first + count) * self.batch_size
         orders = []

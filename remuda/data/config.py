@@ -8,7 +8,7 @@ from remuda.errors import UserError
 
 FOLDER = "folder:"  # begins the name of a data set that is a folder of images
 Split = Literal["train", "test"]
-PartitionName = Literal["auto", "class", "iid", "dirichlet", "subset"]
+PartitionName = Literal["auto", "all", "class", "iid", "dirichlet", "subset"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +16,10 @@ class DataConfig:
     """Which images, at what size, and how the members share them."""
 
     name: str = "digits"  # digits, mnist, fashion-mnist, cifar10, cifar100, ring, grid or folder:PATH
-    path: str = ""  # folder with the data sets' files; "" = $REMUDA_DATA, then the user's cache
+    path: str = ""  # folder with the data sets' files; "" = $REMUDA_DATA, then the user's cache; also {rank}, {host}
     size: int = 0  # pixels a side, resized if needed; 0 = as stored
     channels: int = 0  # 1 or 3 (or any the images have): convert; 0 = as stored
+    mirror: bool = False  # train on mirror images too, each image half of the time; not for digits and letters
     limit: int = 0  # images at most, spread evenly over the classes; 0 = all
     partition: PartitionName = "auto"  # auto: what the strategy asks for
     alpha: float = 0.5  # dirichlet: concentration, 0 < alpha <= 1e6; small = skewed
@@ -37,6 +38,16 @@ class DataConfig:
         if self.partition not in get_args(PartitionName):
             known = ", ".join(get_args(PartitionName))
             raise UserError(f"data.partition must be one of {known}, not {self.partition}")
+
+    @property
+    def is_per_rank(self) -> bool:
+        """Whether each rank of a job has data of its own, which stay where they are."""
+        return any(place in text for place in ("{rank}", "{host}") for text in (self.name, self.path))
+
+    def at(self, rank: int, host: str) -> "DataConfig":
+        """The data of one rank."""
+        name, path = (text.replace("{rank}", str(rank)).replace("{host}", host) for text in (self.name, self.path))
+        return replace(self, name=name, path=path)
 
     def with_full_paths(self) -> "DataConfig":
         """The same data from wherever the reader of a record stands."""

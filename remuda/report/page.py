@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from remuda.report import pictures, plots, scores, tables
+from remuda.report import pictures, plots, routines, scores, tables
 from remuda.report.facts import facts
 from remuda.report.reading import Run
 
@@ -20,7 +20,7 @@ MAX_STRIP = 8
 def render(run: Run) -> str:
     name = run.folder.resolve().name
     sections = [_head(run, name), _samples(run), scores.section(run), _curves(run), tables.last_round(run)]
-    sections += [tables.paper(run), _go_on(run), _details(run)]
+    sections += [routines.section(run), tables.paper(run), _go_on(run), _details(run)]
     body = "\n".join(section for section in sections if section)
     return PAGE.substitute(title=escape(f"{name}: {run.strategy}"), body=body)
 

@@ -11,6 +11,7 @@ MAX_VECTOR_VALUES = 20_000  # beyond, thin lines become pixels, which are lighte
 FEW_POINTS = 12  # so few are marked, and one alone is visible at all
 INK = "#010203"  # stands for the page's text colour until the SVG is written
 COLOUR = "#3f8fd8"  # to be seen on white and on black
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 def curve_svg(name: str, curve: Curve, *, band: Curve | None = None, floor: float | None = None) -> str:
@@ -21,14 +22,7 @@ def curve_svg(name: str, curve: Curve, *, band: Curve | None = None, floor: floa
     import matplotlib
     from matplotlib.figure import Figure  # slow to import, and only needed at a run's end
 
-    style: dict[Any, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": name,  # the same record gives the same page; panels do not share ids
-        "font.size": 9,
-        **{f"{key}.color": INK for key in ("text", "xtick", "ytick")},
-        **{f"axes.{key}color": INK for key in ("edge", "label")},
-    }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(style(name)):
         figure = Figure(figsize=(5.4, 2.9), layout="constrained")
         axes = figure.add_subplot()
         if band is not None:
@@ -37,9 +31,19 @@ def curve_svg(name: str, curve: Curve, *, band: Curve | None = None, floor: floa
             axes.axhline(floor, color=COLOUR, linewidth=1.4, linestyle="--")
         _draw(axes, curve)
         buffer = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, dpi=200, metadata=nothing)
-    return _inline(buffer.getvalue())
+        figure.savefig(buffer, format="svg", transparent=True, dpi=200, metadata=NO_METADATA)
+    return inline(buffer.getvalue())
+
+
+def style(name: str) -> dict[Any, Any]:
+    """What matplotlib is told for a panel of that name."""
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,  # the same record gives the same page; panels do not share ids
+        "font.size": 9,
+        **{f"{key}.color": INK for key in ("text", "xtick", "ytick")},
+        **{f"axes.{key}color": INK for key in ("edge", "label")},
+    }
 
 
 def is_banded(curve: Curve) -> bool:
@@ -70,7 +74,7 @@ def _draw(axes: Any, curve: Curve) -> None:
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def _inline(svg: str) -> str:
+def inline(svg: str) -> str:
     """Only the element, which takes its ink and its width from the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)

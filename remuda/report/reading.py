@@ -20,6 +20,9 @@ class Rounds:
     curves: dict[str, Curve] = field(default_factory=dict)  # of every metric that members report
     seconds: float = 0.0
     paces: list[float] = field(default_factory=list)  # images per second
+    routines: dict[str, float] = field(default_factory=dict)  # seconds in all, where the strategy names routines
+    num_timed: int = 0  # rounds that have named some
+    seconds_timed: float = 0.0  # that these took, routines and the rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +133,21 @@ def read_rounds(path: Path) -> Rounds:
             if is_metric(value):
                 curve = rounds.curves.setdefault(name, Curve.for_rounds(num_lines, len(value)))
                 curve.add(t, value)
+        if routines := values.get("routines"):
+            _add_routines(rounds, routines, values["seconds"], path, number)
         rounds.last = values
     for curve in rounds.curves.values():
         curve.close()
     return rounds
+
+
+def _add_routines(rounds: Rounds, routines: Any, seconds: float, path: Path, number: int) -> None:
+    if not isinstance(routines, dict) or not all(isinstance(value, int | float) for value in routines.values()):
+        raise _damaged(path, f"line {number}: routines is no table of seconds")
+    for name, value in routines.items():
+        rounds.routines[name] = rounds.routines.get(name, 0.0) + value
+    rounds.num_timed += 1
+    rounds.seconds_timed += seconds
 
 
 def read_scores(path: Path) -> list[Score]:

@@ -165,6 +165,12 @@ class MDGAN(Strategy):
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
 
+    def rows(self, state: State) -> Player:
+        return state.workers
+
+    def with_rows(self, state: State, rows: Player) -> State:
+        return state._replace(workers=rows)
+
     def resize(self, state: State, size: int) -> State:
         """Who comes late begins with a copy of another's discriminator, as section IV-A has it."""
         return state._replace(workers=trees.resize(state.workers, size))

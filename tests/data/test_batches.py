@@ -47,3 +47,16 @@ def test_seeds_and_members_have_their_own_order(toy_data):
     first, second = make(toy_data, shares, batch_size=12).draw(0, 1).images
     assert not torch.equal(first, second)
     assert not torch.equal(first, make(toy_data, shares, batch_size=12, seed=1).draw(0, 1).images[0])
+
+
+def test_half_of_the_images_are_mirrored_by_position_alone(toy_data):
+    shares = [torch.arange(19), torch.arange(19)]
+    plain = Batches(toy_data, shares, members=range(2), batch_size=8, seed=1)
+    mirrored = Batches(toy_data, shares, members=range(2), batch_size=8, seed=1, mirror=True)
+    straight, other = plain.draw(0, 50), mirrored.draw(0, 50)
+    same = (straight.images == other.images).flatten(3).all(3)
+    turned = (straight.images.flip(-1) == other.images).flatten(3).all(3)
+    assert (same | turned).all() and 0.45 < turned.float().mean() < 0.55
+    assert torch.equal(straight.labels, other.labels)
+    assert not torch.equal(turned[0], turned[1]), "each member has its own draws"
+    assert torch.equal(mirrored.draw(30, 5).images, other.images[:, 30:35])

@@ -1,0 +1,42 @@
+"""What the MPI library is, and what it can do as it was started; to be imported on ranks alone."""
+
+import ctypes
+import os
+from typing import Any, Literal
+
+from remuda.engines.mpi import MPI
+
+SWITCH = "OMPI_MCA_mpi_ft_enable"  # what mpirun --with-ft ulfm sets for the ranks
+THREADS = {
+    MPI.THREAD_SINGLE: "single",
+    MPI.THREAD_FUNNELED: "funneled",
+    MPI.THREAD_SERIALIZED: "serialized",
+    MPI.THREAD_MULTIPLE: "multiple",
+}
+
+
+def abilities() -> dict[str, Any]:
+    return {
+        "library": MPI.Get_library_version().strip("\0").splitlines()[0].split(",")[0].strip(),
+        "standard": ".".join(map(str, MPI.Get_version())),
+        "threads": THREADS[MPI.Query_thread()],
+        "ulfm": ulfm(),
+        "cuda": is_cuda_aware(),
+    }
+
+
+def ulfm() -> Literal["on", "off", "none"]:
+    """Whether the loss of ranks can be survived. Open MPI has the functions, and obeys ``mpirun --with-ft ulfm``."""
+    try:
+        MPI.COMM_WORLD.Is_revoked()
+    except (AttributeError, NotImplementedError, MPI.Exception):  # an old mpi4py, or a library without
+        return "none"
+    return "on" if os.environ.get(SWITCH, "0").lower() in ("1", "true") else "off"
+
+
+def is_cuda_aware() -> bool | None:
+    """None where the library does not tell. The function is no part of the standard, so mpi4py has no name for it."""
+    try:
+        return bool(ctypes.CDLL(MPI.__file__).MPIX_Query_cuda_support())
+    except (AttributeError, OSError):
+        return None

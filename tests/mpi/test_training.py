@@ -1,0 +1,148 @@
+"""Training on ranks from the command line: what is left, stopped and resumed is what ``stacked`` leaves."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import remuda as library
+from remuda import config
+from remuda.record import Record
+from tests.mpi.starting import ENVIRONMENT, on_ranks, remuda
+from tests.test_run import assert_same_run, final_tensors, losses
+
+VALUES = {
+    "data": {"name": "digits"},
+    "networks": {"name": "mlp", "latent": 8, "hidden": 16},
+    "strategy": {"name": "md-gan", "batch_size": 4, "steps_per_round": 3},
+    "engine": {"device": "cpu", "threads": 1},
+    "run": {"rounds": 6, "members": 5, "checkpoint_every": 3, "sample_every": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One configuration trained on two ranks, on two ranks but stopped and resumed, and on stacked."""
+    folder = tmp_path_factory.mktemp("mpi")
+    (folder / "small.toml").write_text(config.to_toml(config.from_dict(VALUES)))
+    reached = stop_a_run(folder)
+    rounds = ["--rounds", reached + 3]
+    result = on_ranks(2, "remuda", "resume", folder / "parts", *rounds)
+    assert result.returncode == 0 and f"from round {reached + 1} to {reached + 3}" in result.stdout, result.stderr
+    result = remuda("train", folder / "small.toml", "--engine", "mpi", "--ranks", 2, *rounds, "--out", folder / "ranks")
+    assert result.returncode == 0, result.stderr
+    (folder / "printed").write_text(result.stdout)
+    library.run(config.from_dict(config.override(VALUES, [f"run.rounds={reached + 3}"])), folder / "stacked")
+    return folder
+
+
+def stop_a_run(folder):
+    """By signals in numbers, as time limits like to send them, at rank 0 or while others wait."""
+    run = folder / "parts"
+    command = [sys.executable, "-m", "remuda", "train", str(folder / "small.toml"), "--engine", "mpi", "--ranks", "2"]
+    process = subprocess.Popen(
+        [*command, "--rounds", "2000", "--out", str(run)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    while not (run / "rounds.jsonl").exists() or len(Record.open(run).rounds()) < 4:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
+        process.send_signal(number)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == 130, words
+    assert len(words.strip().splitlines()) == 1 and f"remuda resume {run}" in words
+    reached = Record.open(run).rounds()[-1]["round"]
+    assert Record.open(run).newest()[0].round == reached, "no whole round is lost"
+    assert not processes_of(run), "no rank is left behind"
+    return reached
+
+
+def processes_of(run):
+    """Command lines of processes that name the run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return [line for line in found if str(run) in line]
+
+
+def assert_close_runs(one, other):
+    for a, b in zip(losses(one), losses(other), strict=True):
+        assert a.keys() == b.keys()
+        for name in a:
+            assert a[name] == pytest.approx(b[name], abs=1e-3), name
+    a, b = final_tensors(one), final_tensors(other)
+    assert a.keys() == b.keys() and all(a[name].shape == b[name].shape for name in a)
+    assert all((a[name].double() - b[name].double()).abs().max() < 2e-3 for name in a)
+
+
+def test_the_record_is_complete_and_that_of_stacked(folder):
+    assert_close_runs(folder / "stacked", folder / "ranks")
+    record, expected = Record.open(folder / "ranks"), Record.open(folder / "stacked")
+    assert [path.name for path in record.sample_grids()] == [path.name for path in expected.sample_grids()]
+    assert (folder / "ranks" / "index.html").exists()
+    assert record.config.engine.name == "mpi" and record.config.engine.ranks == 2
+    assert library.load(folder / "ranks").sample(3).shape == (3, 1, 8, 8)
+
+
+def test_one_rank_speaks(folder):
+    printed = (folder / "printed").read_text()
+    assert printed.count("training 5 members from round 1 to") == 1 and "\x1b" not in printed
+    assert printed.count("page:") == 1
+
+
+def test_resumed_on_the_same_ranks_it_is_exact(folder):
+    assert_same_run(folder / "ranks", folder / "parts")
+
+
+def test_resumed_on_other_ranks_and_engines(folder):
+    """From stacked to three ranks, under the user's own mpirun, to one, and back."""
+    run, whole = folder / "wandering", library.run(config.from_dict(VALUES), folder / "six")
+    values = config.override(VALUES, ["run.rounds=2"])
+    library.run(config.from_dict(values), run)
+    result = on_ranks(3, "remuda", "resume", run, "--rounds", 3, "--engine", "mpi")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("page:") == 1
+    assert remuda("resume", run, "--rounds", 4, "--ranks", 1).returncode == 0
+    assert Record.open(run).config.engine.ranks == 1
+    library.resume(run, rounds=6, engine="stacked")
+    assert Record.open(run).config.engine == config.from_dict(VALUES).engine
+    assert_close_runs(whole, run)
+
+
+def test_a_loss_that_is_no_number_ends_all_ranks_with_one_sentence(folder):
+    result = on_ranks(
+        2, "remuda", "train", folder / "small.toml", "--engine", "mpi", "--out", folder / "diverged",
+        "--set", "strategy.loss=least-squares", "--set", "strategy.discriminator_lr=1e30",
+    )  # fmt: skip
+    assert result.returncode == 2, result.stderr
+    assert re.search(r"_loss of member \d became (nan|inf|-inf) in round \d", result.stderr)
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+
+
+def test_data_that_stay_with_their_ranks(folder, toy_data):
+    """Each rank has images of its own; where one has none, its sentence names it."""
+    from remuda.images import to_picture
+
+    for rank in range(2):
+        for i, (image, label) in enumerate(zip(toy_data.images, toy_data.labels.tolist(), strict=True)):
+            place = folder / f"images-{rank}" / toy_data.classes[label]
+            place.mkdir(parents=True, exist_ok=True)
+            if i >= 4 * rank:  # 19 images, and 15
+                to_picture(image).save(place / f"{i}.png")
+    settings = ["--set", f"data.name=folder:{folder}/images-{{rank}}", "--set", "run.members=3", "--rounds", 2]
+    words = ["remuda", "train", folder / "small.toml", *settings, "--engine", "mpi"]
+    result = on_ranks(2, *words, "--out", folder / "own", "--set", "strategy.name=fl-gan")
+    assert result.returncode == 0, result.stderr
+    assert Record.open(folder / "own").facts.counts == [20, 10, 4]
+    (folder / "images-1").rename(folder / "elsewhere")
+    result = on_ranks(2, *words, "--out", folder / "never")
+    assert result.returncode == 2 and "images-1" in result.stderr and "(rank 1 on " in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1 and not (folder / "never").exists()
