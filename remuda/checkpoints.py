@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,14 +30,17 @@ class Checkpoint(NamedTuple):
     folder: Path
 
 
-def save(folder: Path, t: int, tree: Tree, keep: int) -> None:
-    """Write the state after round t, then remove all but the newest ``keep`` checkpoints."""
+def save(folder: Path, t: int, tree: Tree, keep: int, lost: Sequence[int] = ()) -> None:
+    """Write the state after round t, then remove all but the newest ``keep`` checkpoints.
+
+    ``lost`` are the numbers of members that it has no rows of any more.
+    """
     folder.mkdir(exist_ok=True)
     for leftover in folder.glob(".*"):
         shutil.rmtree(leftover, ignore_errors=True)
     temporary, final = folder / f".round-{t:06d}", folder / f"round-{t:06d}"
     try:
-        _write(temporary, t, tree)
+        _write(temporary, t, tree, lost)
         if final.exists():  # the same round again, after a resume from an earlier one
             shutil.rmtree(final)
         temporary.rename(final)
@@ -51,13 +55,15 @@ def save(folder: Path, t: int, tree: Tree, keep: int) -> None:
         shutil.rmtree(old.folder, ignore_errors=True)
 
 
-def _write(folder: Path, t: int, tree: Tree) -> None:
+def _write(folder: Path, t: int, tree: Tree, lost: Sequence[int]) -> None:
     folder.mkdir()
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in trees.named_leaves(tree)}
     save_file(tensors, folder / TENSORS)
     (folder / TENSORS).chmod(folder.stat().st_mode & 0o666)  # the library makes it private; colleagues resume too
     size = (folder / TENSORS).stat().st_size
     manifest = {"format": FORMAT, "round": t, "bytes": size, "sha256": _sha256(folder / TENSORS)}
+    if lost:
+        manifest["lost"] = list(lost)
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
     for path in (folder / TENSORS, folder / MANIFEST, folder):
         disk.sync(path)
@@ -92,6 +98,11 @@ def find(folder: Path, t: int) -> Checkpoint:
     if complaint := _complaint(known[t]):
         raise UserError(f"{complaint}: choose another checkpoint")
     return known[t]
+
+
+def lost(checkpoint: Checkpoint) -> list[int]:
+    """Members that were lost before an intact checkpoint was written."""
+    return json.loads((checkpoint.folder / MANIFEST).read_text()).get("lost", [])
 
 
 def load(checkpoint: Checkpoint, like: Tree) -> Tree:

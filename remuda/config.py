@@ -5,6 +5,7 @@ that gives the nearest name; nothing is converted silently.
 """
 
 import difflib
+import math
 import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -33,12 +34,22 @@ class EngineConfig:
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"  # of matrix products; auto: bf16 if compiled on a GPU
     chunk: int = 0  # members stacked at a time; 0 = all, and fewer where memory asks for it
     deterministic: bool = False  # on a GPU: only algorithms that repeat to the bit, so that resume is exact there too
+    on_loss: Literal["auto", "drop", "rehome", "stop"] = "auto"  # mpi: what becomes of a lost rank's members
     threads: int = 0  # CPU threads; 0 = PyTorch's choice, but no more than the cores that this process may use
+    heartbeat_timeout: float = 15.0  # mpi: seconds, >= 1; a rank that is not heard for longer is named as delayed
+    heartbeat_limit: float = 120.0  # mpi: seconds after which such a rank is killed and counts as lost; 0 = never
 
     def __post_init__(self):
         for name in ("chunk", "threads", "ranks"):
             if getattr(self, name) < 0:
                 raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
+        if not 1 <= self.heartbeat_timeout < math.inf:
+            raise UserError(f"engine.heartbeat_timeout must be at least 1 second, not {self.heartbeat_timeout}")
+        if self.heartbeat_limit != 0 and not self.heartbeat_timeout <= self.heartbeat_limit < math.inf:
+            raise UserError(
+                f"engine.heartbeat_limit must be 0 or at least engine.heartbeat_timeout={self.heartbeat_timeout}, "
+                f"not {self.heartbeat_limit}"
+            )
         if self.ranks and self.name != "mpi":
             raise UserError(f"engine.ranks={self.ranks} has a meaning with MPI alone: add --engine mpi")
 
@@ -52,6 +63,7 @@ class LoopConfig:
     keep_checkpoints: int = 3  # newest ones kept, >= 1
     sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one
     tensorboard: bool = False  # write event files too
+    lost: tuple[int, ...] = ()  # numbers, among members and lost ones, of those lost on the way with their data
 
     def __post_init__(self):
         for name in ("rounds", "checkpoint_every", "keep_checkpoints", "sample_every"):
@@ -59,6 +71,15 @@ class LoopConfig:
                 raise UserError(f"run.{name} must be at least 1, not {getattr(self, name)}")
         if self.members < 0:
             raise UserError(f"run.members must be at least 0, not {self.members}")
+        if self.lost and not (self.members and set(self.lost) <= set(range(self.members + len(set(self.lost))))):
+            raise UserError(
+                f"run.lost={list(self.lost)} with run.members={self.members}: the first has numbers below that of "
+                "members and lost ones together, the second the number of those left"
+            )
+
+    def sites(self, num_members: int) -> list[int]:
+        """What the members were numbered as before any was lost: by that they have their data."""
+        return [site for site in range(num_members + len(self.lost)) if site not in self.lost]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "packages": {name: _version(name) for name in PACKAGES},
         "host": platform.node(),
         "system": platform.platform(),
-        "device": _device_name(device),
+        "device": device_name(device),
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
     }
@@ -39,7 +39,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _device_name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
     return f"{device}: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)
 
 

@@ -14,6 +14,10 @@ class Interrupted(UserError):
     """The user stopped the run; every whole round is saved."""
 
 
+class RanksLost(UserError):
+    """Some of the processes that train together are gone; the others can regroup and go on."""
+
+
 class SaidElsewhere(UserError):
     """What ended this rank is what ended rank 0, which tells the user."""
 

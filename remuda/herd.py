@@ -1,6 +1,7 @@
 """A configuration come to life: data, networks, strategy and engine put together."""
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,11 +10,12 @@ from torch import Tensor
 
 from remuda import checkpoints, trees
 from remuda.checkpoints import Checkpoint
-from remuda.config import EngineConfig, RunConfig
+from remuda.config import EngineConfig, LoopConfig, RunConfig
 from remuda.data import Dataset, partition
 from remuda.data import load as load_data
 from remuda.data.batches import Batches
 from remuda.data.images import to_bytes
+from remuda.data.sources import SOURCES
 from remuda.devices import find_device, usable_cores
 from remuda.engines import Engine, Metered, Ranks, Stacked, Transport, World
 from remuda.engines.spans import spans
@@ -34,6 +36,7 @@ class Herd:
     batches: Batches
     facts: DataFacts
     num_batches: int  # of real data, per member and round
+    sites: list[int]  # the members' numbers before any was lost
 
     @property
     def num_steps(self) -> int:
@@ -49,19 +52,26 @@ class Herd:
         """The state before the first round."""
         return self.strategy.init(self.engine)
 
-    def restore(self, checkpoint: Checkpoint | None, members_before: int) -> Any:
-        """The state of a checkpoint that a herd with so many members requested has left.
+    def restore(self, checkpoint: Checkpoint | None, before: LoopConfig | None) -> Any:
+        """The state of a checkpoint that a run of these settings has left.
 
-        Rank 0 reads it, and the others receive their rows.
+        Rank 0 reads it, and the others, which have neither, receive their rows.
         """
-        if checkpoint is None:
-            whole = self.start()
-        else:
-            size = self.strategy.num_members(members_before, len(self.facts.classes))
-            whole = checkpoints.load(checkpoint, self.strategy.init(Stacked(size)))
-            whole = whole if size == self.engine.size else self.strategy.resize(whole, self.engine.size)
+        whole = self.start() if checkpoint is None or before is None else self._read(checkpoint, before)
         rows = self._bare.scatter(lambda rows: rows, self.strategy.rows(whole))
         return trees.to(self.strategy.with_rows(whole, rows), self.engine.device)
+
+    def _read(self, checkpoint: Checkpoint, before: LoopConfig) -> Any:
+        num_members = self.strategy.num_members(before.members, len(self.facts.classes))
+        lost = checkpoints.lost(checkpoint)
+        there = [site for site in range(num_members + len(before.lost)) if site not in lost]
+        whole = checkpoints.load(checkpoint, self.strategy.init(Stacked(len(there))))
+        if there == self.sites:
+            return whole
+        if self.strategy.on_loss == "drop" and set(self.sites) < set(there):  # it is older than a loss
+            kept = torch.tensor([there.index(site) for site in self.sites])
+            return self.strategy.with_rows(whole, trees.row(self.strategy.rows(whole), kept))
+        return self.strategy.resize(whole, self.engine.size)
 
     def collect(self, state: Any) -> Any:
         """The state of the whole herd, at rank 0; elsewhere nothing that could be used."""
@@ -111,68 +121,77 @@ def assemble(config: RunConfig, world: World | None = None) -> Herd:
             "remuda.run, remuda.resume or remuda.launch.join"
         )
     device = _device(config.engine, world)
-    dataset = load_data(config.data.at(world.rank, world.host))
+    with world.root_first() if config.data.name in SOURCES else nullcontext():
+        dataset = load_data(config.data.at(world.origin, world.host))
     num_classes = len(dataset.classes)
     num_members = config.strategy.num_members(config.run.members, num_classes)
-    hosts = spans(num_members, world.num_ranks)
+    hosts, sites = spans(num_members, world.num_ranks), config.run.sites(num_members)
     shares = _shares(config, dataset, hosts, world)
     sizes, facts = _facts(config, dataset, shares, hosts, world)
-    look = _look(config, dataset, device) if config.strategy.wants_look else None
+    look = _look(config, dataset, device, world) if config.strategy.wants_look else None
     strategy = config.strategy.bind(config.networks, dataset.shape, num_classes, config.run.seed, sizes, look)
     engine = Metered(_engine(config.engine, num_members, device, world, config.strategy.grid))
     batches = Batches(
         dataset,
         shares,
-        members=engine.members,
+        members=[sites[member] for member in engine.members],
         batch_size=strategy.batch_size,
         seed=config.run.seed,
         device=device,
         mirror=config.data.mirror,
     )
     num_batches = strategy.batches_per_round(sum(sizes) / num_members)
-    return Herd(strategy, engine, batches, facts, num_batches)
+    return Herd(strategy, engine, batches, facts, num_batches, sites)
 
 
-def _look(config: RunConfig, dataset: Dataset, device: torch.device) -> Look:
+def _look(config: RunConfig, dataset: Dataset, device: torch.device, world: World) -> Look:
     if dataset.images.is_floating_point():
         raise UserError(f"no network looks at the points of {dataset.name}: leave strategy.mixture_by at pixels")
     whole = replace(config.data, limit=0, partition="auto")  # the classifier is that of the scores
-    network = find_network(whole, dataset.shape, config.scores.classifier, device, print)
+    with world.root_first():
+        say = print if world.is_root else lambda text: None
+        network = find_network(whole, dataset.shape, config.scores.classifier, device, say)
     return lambda images: network(to_bytes(images)).values
 
 
 def _shares(config: RunConfig, dataset: Dataset, hosts: list[range], world: World) -> list[Tensor]:
-    """What each member trains on; where each rank has its own data, that is empty for the members elsewhere."""
+    """What each member trains on, by its number before any was lost.
+
+    Where each rank has its own data, that is empty for the members elsewhere.
+    """
     kind, suited = config.data.partition, config.strategy.partitions
     if kind == "auto":
         kind = suited[0]
     if kind not in suited:
         raise UserError(f"data.partition={kind} does not suit this strategy: use {' or '.join(suited)}")
-    data, num_classes, here = replace(config.data, partition=kind), len(dataset.classes), hosts[world.rank]
+    data, num_classes = replace(config.data, partition=kind), len(dataset.classes)
+    sites, num_sites = config.run.sites(hosts[-1].stop), hosts[-1].stop + len(config.run.lost)
     if not config.data.is_per_rank:
-        return partition(dataset.labels, hosts[-1].stop, data, num_classes, config.run.seed)
+        return partition(dataset.labels, num_sites, data, num_classes, config.run.seed)
+    here = [sites[member] for member in hosts[world.rank]]
     if config.engine.name == "stacked":
         raise UserError("data.path names a folder for each rank, which needs ranks: use --engine mpi")
     if kind == "class":
-        own = [torch.nonzero(dataset.labels == member).flatten() for member in here]
-        for member, share in zip(here, own, strict=True):
+        own = [torch.nonzero(dataset.labels == site).flatten() for site in here]
+        for site, share in zip(here, own, strict=True):
             if len(share) == 0:
-                raise UserError(f"class {member} has no images for its member: put some there or change data.partition")
+                raise UserError(f"class {site} has no images for its member: put some there or change data.partition")
     else:
         own = partition(dataset.labels, len(here), data, num_classes, config.run.seed)
     nothing = torch.empty(0, dtype=torch.int64)
-    return [own[member - here.start] if member in here else nothing for member in range(hosts[-1].stop)]
+    return [own[here.index(site)] if site in here else nothing for site in range(num_sites)]
 
 
 def _facts(
     config: RunConfig, dataset: Dataset, shares: list[Tensor], hosts: list[range], world: World
 ) -> tuple[list[int], DataFacts]:
     """The sizes of all members' shares, and what has to be known of the data of all ranks."""
+    sites = config.run.sites(hosts[-1].stop)
     own = {
         "shape": list(dataset.shape),
         "classes": list(dataset.classes),
         "counts": dataset.counts,
-        "sizes": [len(shares[member]) for member in hosts[world.rank]],
+        "sizes": [len(shares[sites[member]]) for member in hosts[world.rank]],
     }
     told = world.share(own)
     for rank, other in enumerate(told):

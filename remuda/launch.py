@@ -8,8 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 from remuda.config import EngineConfig
 from remuda.devices import usable_cores
@@ -23,6 +26,9 @@ VARIABLES = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 IMPATIENCE = 10.0  # seconds after which a second signal is meant as such
+START = 300  # seconds that a rank waits for the others to come up
+RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
+DEATH = re.compile(r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL)
 
 
 def place() -> tuple[int, int]:
@@ -45,10 +51,14 @@ def join(engine: EngineConfig) -> World:
     """The processes that train together; to be entered before anything is asked of it."""
     if engine.name == "stacked":
         return World()
+    # A rank that dies before it is up keeps the others waiting in MPI's own start, where nothing else wakes them.
+    signal.alarm(START)
     try:
         from remuda.engines.mpi import Job
     except (ImportError, RuntimeError) as error:
         raise UserError(_missing(str(error))) from None
+    finally:
+        signal.alarm(0)
     job, started = Job(), place()[1]
     if started != job.num_ranks:
         raise UserError(
@@ -63,10 +73,11 @@ def join(engine: EngineConfig) -> World:
     return job
 
 
-def start(num_ranks: int, words: list[str]) -> int:
+def start(num_ranks: int, words: list[str], folder: Path) -> int:
     """Run a command of remuda on so many ranks; returns its exit status.
 
-    A signal to stop goes to every rank, which saves; a second one, some time later, ends them at once.
+    A signal to stop goes to every rank, which saves; a second one, some time later, ends them at once. Folder is that
+    of the run.
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise UserError(_missing("No module named 'mpi4py'"))
@@ -74,7 +85,13 @@ def start(num_ranks: int, words: list[str]) -> int:
     command = [mpirun, *options(mpirun, num_ranks), "-n", str(num_ranks)]
     command += [sys.executable, "-m", "mpi4py", "-m", "remuda", *words]
     # In a session of its own, so that a terminal's Ctrl-C comes here alone: mpirun would kill the ranks.
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_together)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_die_together
+    )
+    assert process.stderr is not None
+    deaths: list[tuple[str, str, str]] = []
+    reader = threading.Thread(target=_pass_on, args=(process.stderr, deaths), daemon=True)
+    reader.start()
     asked = 0.0
 
     def stop(*_: object) -> None:
@@ -89,7 +106,49 @@ def start(num_ranks: int, words: list[str]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    reader.join(IMPATIENCE)  # longer only if a process that is left behind holds it
+    if deaths and not asked:
+        rank, host, number = deaths[0]
+        by = f"signal {number} ({signal.strsignal(int(number))})"
+        raise UserError(f"rank {rank} on {host} was ended by {by}, and all others with it: {way_on(folder)}")
     return status if status >= 0 else 128 - status
+
+
+def way_on(folder: Path) -> str:
+    """What to do when ranks have died without a word."""
+    return f"go on with: remuda resume {folder}" if (folder / "config.toml").exists() else "start again"
+
+
+def _pass_on(lines: IO[bytes], deaths: list[tuple[str, str, str]]) -> None:
+    """What ranks and mpirun say, but for what is said better here."""
+    for text in sift((line.decode(errors="replace") for line in lines), deaths):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def sift(lines: Iterable[str], deaths: list[tuple[str, str, str]]) -> Iterator[str]:
+    """Lines without Open MPI's remarks on messages that a loss cuts off, and without mpirun's on ranks that die.
+
+    Of these, rank, host and signal are added to ``deaths``.
+    """
+    block: list[str] = []
+    is_remark = False
+    for line in lines:
+        was_remark, is_remark = is_remark, line.startswith("NBC_Progress: an error")
+        if is_remark or (was_remark and not line.strip()):
+            continue
+        if not block and not RULE.match(line):
+            yield line
+            continue
+        block.append(line)
+        if len(block) > 1 and RULE.match(line):
+            death = DEATH.search("".join(block))
+            if death:
+                deaths.append((death[1], death[2], death[3].rstrip(".")))
+            else:
+                yield from block
+            block = []
+    yield from block
 
 
 def _die_together() -> None:
@@ -121,7 +180,7 @@ def options(mpirun: str, num_ranks: int) -> list[str]:
         words.append("--allow-run-as-root")
     if num_ranks > usable_cores():
         words += ["--mca", "mpi_yield_when_idle", "1"]
-    if int(version[1]) >= 5:
+    if int(version[1]) >= 5 and os.environ.get("REMUDA_ULFM") != "0":
         words += ["--with-ft", "ulfm"]
     return words
 

@@ -108,5 +108,6 @@ def load(run: str | Path, checkpoint: int | None = None, device: str = "cpu") ->
     num_classes = len(facts.classes)
     strategy = config.strategy.bind(config.networks, facts.shape, num_classes, config.run.seed)
     num_members = strategy.num_members(config.run.members, num_classes)
+    num_members += len(config.run.lost) - len(checkpoints.lost(chosen))  # it may be older than a loss
     state = checkpoints.load(chosen, strategy.init(Stacked(num_members, find_device(device))))
     return Model(strategy, state, facts, strategy.num_labels(num_members, num_classes), chosen.round)

@@ -19,7 +19,8 @@ class Progress:
 
     def round(self, line: dict[str, Any]) -> None: ...
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: str) -> None:
+        """A sentence for the user, at any time and from any thread."""
 
     def __enter__(self):
         return self

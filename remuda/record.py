@@ -5,6 +5,8 @@ data.json          what the model has to know of the data: shape, classes, image
 environment.json   versions, device, git revision; one entry for every start and resume
 rounds.jsonl       one JSON object a round
 scores.jsonl       one JSON object a score, with its protocol
+losses.jsonl       one JSON object a loss of ranks
+status.json        how the run is doing, and each rank; written every second
 samples/           grids from the same noise, round after round
 checkpoints/       the state; see remuda.checkpoints
 index.html         a page that shows all this
@@ -116,6 +118,14 @@ class Record:
     def scores(self) -> list[dict[str, Any]]:
         return self._lines("scores.jsonl")
 
+    def add_loss(self, line: dict[str, Any]) -> None:
+        with (self.folder / "losses.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def losses(self) -> list[dict[str, Any]]:
+        """Of ranks, on the way."""
+        return self._lines("losses.jsonl")
+
     def _lines(self, name: str) -> list[dict[str, Any]]:
         """All complete lines; a kill may have torn the last one."""
         path = self.folder / name
@@ -142,8 +152,8 @@ class Record:
 
     # State
 
-    def save(self, t: int, state: Tree, keep: int) -> None:
-        checkpoints.save(self.folder / "checkpoints", t, state, keep)
+    def save(self, t: int, state: Tree, keep: int, lost: Sequence[int] = ()) -> None:
+        checkpoints.save(self.folder / "checkpoints", t, state, keep, lost)
 
     def newest(self) -> tuple[checkpoints.Checkpoint | None, list[str]]:
         return checkpoints.newest_valid(self.folder / "checkpoints")

@@ -2,16 +2,19 @@
 
 import math
 import platform
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from remuda import environment, report
 from remuda.checkpoints import Checkpoint
 from remuda.config import RunConfig
+from remuda.engines.world import Lost
 from remuda.errors import UserError
 from remuda.herd import Herd
-from remuda.progress import EventFiles, Progress, Several, Silent
+from remuda.progress import EventFiles, Progress, Several, Silent, count
 from remuda.record import Record
 from remuda.samples import write_grid
 from remuda.scoring import judge_of, score_round
@@ -26,8 +29,14 @@ class Bystander:
         """The newest intact checkpoint."""
         return None
 
+    def follow(self, config: RunConfig, herd: Herd) -> None:
+        """The herd after a loss."""
+
     def begin(self, reached: int) -> None:
         """Training goes on from that round."""
+
+    def lose(self, ranks: Sequence[Lost], members: Sequence[int], t: int, action: str) -> None:
+        """Ranks were lost after round t, with members of these numbers."""
 
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         """What round t has brought, of all members."""
@@ -39,6 +48,9 @@ class Bystander:
 
     def end(self) -> None:
         """Nothing more comes."""
+
+    def note(self, text: str) -> None:
+        """A word to the user, from any thread."""
 
     def __enter__(self):
         return self
@@ -52,6 +64,7 @@ class Scribe(Bystander):
             progress = Several(progress, EventFiles(record.folder / "tensorboard"))
         self.record, self.config, self.herd, self.progress = record, config, herd, progress
         self.judge = None
+        self.has_begun = False
 
     def __enter__(self):
         with ExitStack() as stack:
@@ -71,6 +84,9 @@ class Scribe(Bystander):
             raise UserError(f"no checkpoint of {self.record.folder} is intact: start anew with another --out")
         return checkpoint
 
+    def follow(self, config: RunConfig, herd: Herd) -> None:
+        self.config, self.herd = config, herd
+
     def begin(self, reached: int) -> None:
         self.record.forget_rounds_after(reached)
         if reached > self.config.run.rounds:
@@ -79,21 +95,36 @@ class Scribe(Bystander):
         self.record.add_environment({**environment.describe(engine.device), "ranks": engine.num_ranks})
         self.record.replace_config(self.config)
         engine.say = self.progress.note
+        lines = self.record.rounds()
+        self.images, self.written = lines[-1]["images"] if lines else 0, reached
+        if self.has_begun:
+            where = f"{count(engine.size, 'member')} on {count(engine.num_ranks, 'rank')}"
+            return self.progress.note(f"going on from round {reached + 1} with {where}")
+        self.has_begun = True
         data = self.config.data.at(0, platform.node())
         self.judge = judge_of(replace(self.config, data=data), engine.device, self.progress.note)
         self.progress.start(self.record.folder, self.config.run.rounds, reached, engine.size)
 
+    def lose(self, ranks: Sequence[Lost], members: Sequence[int], t: int, action: str) -> None:
+        numbers, hosts = [lost.rank for lost in ranks], [lost.host for lost in ranks]
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = {"round": t, "time": now, "ranks": numbers, "hosts": hosts, "members": list(members), "action": action}
+        self.record.add_loss(line)
+
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         self._refuse_divergence(metrics, t)
         herd, traffic = self.herd, self.herd.traffic()
+        self.images += herd.images_per_round
         line = {
             "round": t,
             **metrics,
             "seconds": round(seconds, 4),
-            "images": t * herd.images_per_round,
+            "images": self.images,
             "images_per_second": round(herd.images_per_round / seconds, 1),
             "bytes": sum(traffic.values()),
             "traffic": traffic,
+            "verbs": {verb: round(spent, 4) for verb, spent in herd.engine.verbs.items()},
+            "calls": dict(herd.engine.calls),
         }
         if routines := herd.routines():
             line["routines"] = routines
@@ -120,10 +151,14 @@ class Scribe(Bystander):
             self.save(t, state)
 
     def save(self, t: int, state: Any) -> None:
-        self.record.save(t, state, keep=self.config.run.keep_checkpoints)
+        run = self.config.run
+        self.record.save(t, state, keep=run.keep_checkpoints, lost=run.lost)
 
     def end(self) -> None:
         report.write(self.record.folder)
+
+    def note(self, text: str) -> None:
+        self.progress.note(text)
 
 
 def is_due(t: int, every: int, last: int) -> bool:

@@ -63,7 +63,7 @@ BAD = {
     "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
     "run must be a table of settings, not 3": {"run": 3},
-    "engine.name: 'mpi5' is unknown, known are stacked": {"engine": {"name": "mpi5"}},
+    "engine.name: 'mpi5' is unknown, did you mean mpi?": {"engine": {"name": "mpi5"}},
     "the wasserstein loss needs a Lipschitz critic": {"strategy": {"loss": "wasserstein", "lipschitz": "none"}},
     "strategy.label_smoothing has no meaning": {"strategy": {"loss": "hinge", "label_smoothing": 0.1}},
     "strategy.generator_betas must be two numbers in [0, 1)": {"strategy": {"generator_betas": [0.5, 1.0]}},

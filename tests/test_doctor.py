@@ -147,7 +147,7 @@ def test_ranks_that_never_answer_are_given_up(no_mpirun, monkeypatch):
     monkeypatch.setattr(ranks, "PATIENCE", 0.3)
     fake(no_mpirun / "mpirun", 'case "$*" in --version) exit;; esac\nexec /bin/sleep 60')
     with pytest.raises(Exception, match=r"2 have not answered within 0 s: .* try by hand"):
-        ranks._start(2)
+        ranks.trial(2)
 
 
 @pytest.mark.parametrize("types, state", [("none pmi2 pmix pmix_v4", OK), ("none pmi2", MISSING)])

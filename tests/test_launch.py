@@ -135,7 +135,7 @@ def test_no_more_ranks_than_members():
 class Pretended(World):
     """Rank 1 of two, whose rank 0 says the same but for some facts."""
 
-    rank, num_ranks = 1, 2
+    rank, num_ranks, origins = 1, 2, (0, 1)
 
     def __init__(self, **facts):
         self.facts = facts

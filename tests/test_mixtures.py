@@ -5,11 +5,12 @@ import torch
 
 import remuda
 from remuda import mixtures
-from remuda.config import from_dict
+from remuda.config import from_dict, to_dict
 from remuda.errors import UserError
 from remuda.herd import assemble
 from remuda.population import mixture
 from remuda.record import Record
+from remuda.strategies import Cellular
 from tests.test_cli import in_process
 
 
@@ -52,6 +53,7 @@ def test_every_cell_has_a_line(trained):
 
 def test_a_model_of_one_cell_draws_from_its_mixture(trained):
     model = remuda.load(trained)
+    assert isinstance(model.strategy, Cellular)
     noise, labels = torch.randn(9, 8), torch.zeros(9, dtype=torch.int64)
     for cell in range(6):
         mine = mixtures.only(model, cell)
@@ -61,7 +63,7 @@ def test_a_model_of_one_cell_draws_from_its_mixture(trained):
 
 def test_each_mixture_is_scored_by_the_protocol_of_the_run(trained):
     model = remuda.load(trained)
-    best = model.strategy.best(model.state)
+    (best,) = [each.cell for each in mixtures.mixtures(model) if each.is_best]
     scores = mixtures.score(trained, model, 60, say=lambda text: None)
     assert list(scores) == list(range(6)) and all(values[0].name == "fid_60_train_lenet" for values in scores.values())
     (whole,) = remuda.score(trained, device="cpu", kinds="fid", samples=60, say=lambda text: None)
@@ -71,7 +73,7 @@ def test_each_mixture_is_scored_by_the_protocol_of_the_run(trained):
 
 def test_points_are_scored_by_their_modes(tmp_path):
     config = grid(height=1, width=2)
-    values = remuda.config.to_dict(config) | {"data": {"name": "ring"}}
+    values = to_dict(config) | {"data": {"name": "ring"}}
     folder = remuda.run(from_dict(values), tmp_path / "run")
     scores = mixtures.score(folder, remuda.load(folder), 100, say=lambda text: None)
     assert [value.name for value in scores[0]][:2] == ["modes_100", "high-quality_100"]
@@ -103,7 +105,9 @@ def test_optimised_weights_are_the_checkpoints(run):
     before, model = mixtures.optimise(run, 30, device="cpu")
     again = remuda.load(run)
     assert again.round == old.round == 3
-    assert torch.equal(again.state.weights, model.state.weights) and not torch.equal(again.state.weights, old.state.weights)
+    assert torch.equal(again.state.weights, model.state.weights) and not torch.equal(
+        again.state.weights, old.state.weights
+    )
     assert (again.state.distance <= torch.tensor(before)).all()
     on_these, _ = mixtures.evolve(assemble(grid()), again, 1)
     assert on_these == pytest.approx(again.state.distance.tolist()), "what is kept is the distance on the same samples"
@@ -131,7 +135,7 @@ def test_cells_that_have_left_stay_alone(tmp_path):
 
 
 def test_by_the_scores_network_with_subsets(tmp_path):
-    values = remuda.config.to_dict(grid(mixture_by="network"))
+    values = to_dict(grid(mixture_by="network"))
     values["data"] |= {"partition": "subset", "fraction": 0.1}
     folder = remuda.run(from_dict(values), tmp_path / "run")
     before, model = mixtures.optimise(folder, 20, device="cpu")

@@ -25,7 +25,7 @@ def final_tensors(folder):
 
 
 def losses(folder):
-    timing = ("seconds", "images_per_second")
+    timing = ("seconds", "images_per_second", "verbs", "routines")
     return [{k: v for k, v in line.items() if k not in timing} for line in Record.open(folder).rounds()]
 
 
@@ -52,6 +52,7 @@ def test_what_a_run_leaves(tiny, tmp_path):
         "data.json",
         "environment.json",
         "rounds.jsonl",
+        "status.json",
         "samples",
         "checkpoints",
         "index.html",

@@ -1,4 +1,4 @@
-"""Commands that look at what was trained: sample, score, compare, report."""
+"""Commands that look at what was trained, or is being trained: sample, score, compare, report, status."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 import remuda
-from remuda import compare, report
+from remuda import compare, report, status
 from remuda.commands.common import DataFolder, RunFolder, app, console, say
 from remuda.samples import write_samples
 from remuda.scores.kinds import KINDS
@@ -79,3 +79,12 @@ def show_comparison(
 def write_report(run: RunFolder) -> None:
     """Write a run's page anew."""
     say(str(report.write(run)))
+
+
+@app.command("status")
+def show_status(
+    run: RunFolder,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until it ends; Ctrl-C leaves.")] = False,
+) -> None:
+    """How a run is doing: state, pace, time left, losses, and every rank."""
+    (status.follow if watch else status.show)(run, console)

@@ -1,11 +1,13 @@
-"""Commands that train: train, resume, repeat, bench."""
+"""Commands that train: train, resume, repeat, bench, scaling."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 import remuda
 from remuda import bench, compare, launch, recipes
@@ -25,12 +27,14 @@ from remuda.commands.common import (
     new_progress,
     say,
 )
+from remuda.errors import UserError
 from remuda.herd import assemble
 from remuda.networks import summary
 from remuda.progress import count
 from remuda.record import Record, next_folder
 from remuda.repeat import repeat as train_repeats
 from remuda.run import changed
+from remuda.scaling import read_ranks, scale
 
 
 @app.command()
@@ -63,9 +67,9 @@ def train(
     config = configs.from_dict(configs.override(values, (settings or []) + assignments(flags)))
     if dry_run:
         return _describe(config)
-    _start_ranks(config)
-    folder = remuda.run(config, out or next_folder(name), new_progress())
-    _closing_words(folder)
+    folder = out or next_folder(name)
+    _start_ranks(config, folder, [] if out else ["--out", str(folder)])
+    _closing_words(remuda.run(config, folder, new_progress()))
 
 
 @app.command()
@@ -78,7 +82,7 @@ def resume(
     ranks: NumRanks = None,
 ) -> None:
     """Go on with a run that was stopped or killed, or train a finished one longer."""
-    _start_ranks(changed(Record.open(run).config, rounds, device, members, engine, ranks))
+    _start_ranks(changed(Record.open(run).config, rounds, device, members, engine, ranks), run)
     _closing_words(remuda.resume(run, rounds, device, new_progress(), members, engine, ranks))
 
 
@@ -119,10 +123,53 @@ def show_expectations(
         say(f"{name} {bench.describe(expected)}")
 
 
-def _start_ranks(config: configs.RunConfig) -> None:
+@app.command("scaling")
+def show_scaling(
+    recipe: Recipe,
+    ranks: Annotated[str, typer.Option(metavar="1,A,B", help="Numbers of ranks, 1 among them.")] = "1,2",
+    strong: Annotated[bool, typer.Option("--strong", help="The same herd on more ranks; the default.")] = False,
+    weak: Annotated[bool, typer.Option("--weak", help="A herd that grows with the ranks.")] = False,
+    repeats: Annotated[int, typer.Option(help="Runs with each number of ranks.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Of each run; the first is not timed.")] = 5,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default runs/RECIPE-scaling-KIND.")] = None,
+    data: DataFolder = None,
+    settings: Setting = None,
+) -> None:
+    """Time a recipe on several numbers of ranks, and predict it for more."""
+    if strong and weak:
+        raise UserError("--strong and --weak are two experiments: choose one, and call the other after it")
+    name, values = recipes.read(recipe)
+    config = configs.from_dict(configs.override(values, (settings or []) + assignments({"data.path": data})))
+    folder = out or Path("runs") / f"{name}-scaling-{'weak' if weak else 'strong'}"
+    found = scale(name, config, folder, read_ranks(ranks), weak, repeats, rounds, say)
+    console.print(_table(found.header(), found.rows()))
+    if found.foreseen():
+        say("\npredicted, not measured:")
+        console.print(_table(found.FORESEEN_HEADER, found.foreseen_rows()))
+    for text in ["", *found.notes(), f"figure: {folder / 'scaling.png'}"]:
+        say(text)
+
+
+def _table(header: Sequence[str], rows: list[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in header:
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _start_ranks(config: configs.RunConfig, folder: Path, more: Sequence[str] = ()) -> None:
     """Where ranks are asked for that are not there: they run this very command, and this process waits for them."""
     if number := launch.num_to_start(config.engine):
-        raise typer.Exit(launch.start(number, sys.argv[1:]))
+        status = launch.start(number, [*sys.argv[1:], *more], folder)
+        if status == 0 and (folder / "config.toml").exists():  # otherwise it is another host's
+            lines = Record(folder).rounds()
+            if not lines or lines[-1]["round"] < config.run.rounds:
+                raise UserError(
+                    f"all ranks have died: {launch.way_on(folder)}"
+                )  # nothing that an mpirun which survives losses minds
+        raise typer.Exit(status)
 
 
 def _describe(config: configs.RunConfig) -> None:

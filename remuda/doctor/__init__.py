@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 
 from remuda.doctor import machine, ranks
 from remuda.doctor.findings import FAILS, Finding
+from remuda.doctor.ranks import trial
 
-__all__ = ["examine"]
+__all__ = ["examine", "trial"]
 
 
 def examine(num_ranks: int, tell: Callable[[str], None]) -> bool:

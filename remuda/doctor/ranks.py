@@ -41,7 +41,7 @@ def findings(num_ranks: int) -> Iterator[Finding]:
     has_launcher = launcher.state == OK
     try:
         # One rank needs no launcher.
-        answer = probe.ask(num_ranks) if launch.place()[1] > 1 else _start(number if has_launcher else 1)
+        answer = probe.ask(num_ranks) if launch.place()[1] > 1 else trial(number if has_launcher else 1)
     except UserError as error:
         yield Finding(FAILS, "ranks", str(error))
         return
@@ -109,7 +109,7 @@ def _said(command: list[str]) -> str:
 # The trial
 
 
-def _start(number: int) -> dict[str, Any]:
+def trial(number: int) -> dict[str, Any]:
     """What ranks answer that are started as those of a run are."""
     command = [sys.executable, "-m", "mpi4py", "-m", "remuda.doctor.probe", str(time.time())]
     if number > 1:

@@ -1,6 +1,6 @@
 """The ranks of an MPI job: bytes between them, waiting without heat, and stopping together.
 
-The only file that imports mpi4py, and imported only where ranks are asked for.
+This file and communicators.py alone import mpi4py, and are imported only where ranks are asked for.
 
 A rank that ends, because of what the user can put right or because the user stops it, tells the others, which hear it
 wherever they wait. So all end with one sentence, at rank 0, and one exit status. Any other exception ends the whole job
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ import torch
 from mpi4py import MPI
 from torch import Tensor
 
-from remuda.engines.world import Transport
-from remuda.errors import ENDINGS, Interrupted, SaidElsewhere, UserError, sentence, status
+from remuda.engines.communicators import OVER, WHOLE, Communicators, cores, survives_losses
+from remuda.errors import ENDINGS, Interrupted, RanksLost, SaidElsewhere, UserError, sentence, status
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # the last is what mpirun passes on
 CHUNK = 1 << 30  # bytes in a message; MPI counts with 31 bits
@@ -32,34 +32,28 @@ SPIN = 1e-3  # seconds for which a wait only offers its core to others
 NAP = 5e-5, 2e-3  # shortest and longest sleep in a wait; in between, a tenth of the time waited so far
 
 
-class Job(Transport):
+class Job(Communicators):
     """All ranks of the job, as one of them sees it; a context in which they train together."""
 
     def __init__(self):
-        self.rank, self.num_ranks = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-        self.host = MPI.Get_processor_name()
+        super().__init__()
         self._unsent: list[tuple[MPI.Request, Tensor]] = []  # MPI reads from these buffers still
-        self._given_up: list[MPI.Request] = []  # and may write into those that these hold
-        self._is_talking = self._is_stopping = self._was_signalled = self._was_told = False
+        self._is_talking = self._was_signalled = self._was_told = self._is_concluded = False
+        self._is_whole = True
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self):
-        # For rows; for what ends a job; and for rows after an interruption, when the first may hold what nobody reads.
-        self.comm, self.control, self.spare = (MPI.COMM_WORLD.Dup() for _ in range(3))
         sys.excepthook = _abort
-        self._is_stopping = self._was_signalled = self._was_told = False
         if threading.current_thread() is threading.main_thread():
             self._handlers = {number: signal.signal(number, self._on_signal) for number in STOPS}
-        cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-        others = self.share({"host": self.host, "cores": sorted(cores)})
-        here = [other for other in others if other["host"] == self.host]
-        self.local_rank = sum(other["host"] == self.host for other in others[: self.rank])
-        self.num_sharing = sum(not set(cores).isdisjoint(other["cores"]) for other in here)
+        try:
+            self._connect()
+        except RanksLost:
+            self.recover()
+        here = [other for other in self._others if other["host"] == self.host]
+        self.local_rank = sum(other["host"] == self.host for other in self._others[: self.rank])
+        self.num_sharing = sum(not set(cores()).isdisjoint(other["cores"]) for other in here)
         return self
-
-    def arrange(self, grid: tuple[int, int]) -> None:
-        plain, self.comm = self.comm, self.comm.Create_cart(grid, periods=[True, True], reorder=False)
-        plain.Free()
 
     # Messages
 
@@ -107,13 +101,15 @@ class Job(Transport):
     @contextmanager
     def _talking(self) -> Iterator[None]:
         """Signals wait for a moment at which no request can get lost."""
-        self._is_talking = True
+        within, self._is_talking = self._is_talking, True
         try:
             yield
+        except MPI.Exception as error:
+            self._miss(error)
         finally:
-            self._is_talking = False
-        if self._was_signalled and not self._is_stopping:
-            raise KeyboardInterrupt
+            self._is_talking = within
+        if not within:
+            self._heed_signals()
 
     def _finish(self, requests: list[MPI.Request]) -> None:
         try:
@@ -135,8 +131,7 @@ class Job(Transport):
 
     def _heed(self) -> None:
         """Raise what a signal or another rank asks for."""
-        if self._was_signalled and not self._is_stopping:
-            raise KeyboardInterrupt
+        self._heed_signals()
         message = MPI.Status()
         while self.control.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, message):
             text = np.empty(message.Get_count(MPI.BYTE), dtype=np.uint8)
@@ -145,22 +140,50 @@ class Job(Transport):
             if told is not None:
                 self._was_told = True
                 raise (Interrupted if told["status"] == 130 else UserError)(told["sentence"])
-            if not self._is_stopping:
-                self._was_signalled = True
-                raise KeyboardInterrupt
+            self._was_signalled = True
+            self._heed_signals()
 
-    # Stopping
+    def _heed_signals(self) -> None:
+        if self._was_signalled and not (self.is_stopping or self._is_recovering):
+            raise KeyboardInterrupt
+
+    # Ending
+
+    def recover(self) -> None:
+        """Signals wait; if one has come to any rank, all hear of it."""
+        self._is_talking = self._is_recovering = True
+        self.is_stopping = self.is_stopping or self._was_signalled
+        self._given_up += self._unsent
+        self._unsent = []
+        try:
+            self._reconnect()
+        finally:
+            self._is_talking = self._is_recovering = False
+            self._was_signalled = self._was_signalled or self.is_stopping
+
+    def conclude(self) -> None:
+        with self._talking():
+            self._finish([self.comm.Ibarrier()])
+            if not self.is_stopping:  # otherwise what was under way is never received
+                self._finish([request for request, _ in self._unsent])
+            if survives_losses():
+                settled = self._settle(OVER if self.lost or self.base.Get_failed().size else OVER | WHOLE)
+                if not settled & OVER:
+                    self._revoke()
+                self._is_whole = bool(settled & WHOLE)
+        self._unsent.clear()
+        self._is_concluded = True
 
     def _on_signal(self, *_: object) -> None:
         """Once: what follows, as from a time limit that signals twice, would cut off what the first one saves."""
         if self._was_signalled:
             return
         self._was_signalled = True
-        if not (self._is_talking or self._is_stopping):
+        if not (self._is_talking or self.is_stopping):
             raise KeyboardInterrupt
 
     def halt(self) -> None:
-        self._is_stopping = self._was_signalled = True
+        self.is_stopping = self._was_signalled = True
         self._tell(None)
         self.comm = self.spare
 
@@ -169,37 +192,47 @@ class Job(Transport):
         text = torch.frombuffer(bytearray(json.dumps(news).encode()), dtype=torch.uint8)
         for other in range(self.num_ranks):
             if other != self.rank:
-                self._unsent.append((self.control.Isend(_raw(text), other), text))
+                with suppress(MPI.Exception):  # a rank that is lost will be missed
+                    self._unsent.append((self.control.Isend(_raw(text), other), text))
 
     def __exit__(self, *exception: Any) -> None:
         error = exception[1]
         try:
-            if error is None or (isinstance(error, Interrupted) and not self._was_told):
-                self._close()
+            if error is None and not self._is_concluded:
+                self.conclude()
         except ENDINGS as late:
             error = late
         self._restore_handlers()
-        if error is None or not isinstance(error, ENDINGS):
+        if error is not None and not isinstance(error, ENDINGS):
             return
-        atexit.register(_leave, self.rank, status(error))
+        if error is None and self._is_whole:
+            for comm in (self.comm, self.control, self.spare):
+                comm.Free()
+            return
+        atexit.register(self._leave, 0 if error is None else status(error))
+        if error is None:
+            return
         if not (self._was_told or isinstance(error, Interrupted)):
-            place = f" (rank {self.rank} on {self.host})" if self.rank else ""
+            place = f" (rank {self.origin} on {self.host})" if self.rank else ""
             self._tell({"sentence": sentence(error) + place, "status": status(error)})
         if self.rank > 0:
             raise SaidElsewhere(sentence(error), status(error)) from error
         if error is not exception[1]:
             raise error
 
-    def _close(self) -> None:
-        """Nobody leaves before all have come to an end."""
-        with self._talking():
-            self._finish([self.comm.Ibarrier()])
-            if self._is_stopping:  # what was under way is never received
-                return
-            self._finish([request for request, _ in self._unsent])
-        self._unsent.clear()
-        for comm in (self.comm, self.control, self.spare):
-            comm.Free()
+    def _leave(self, exit_status: int) -> None:
+        """In good order, for otherwise the launcher would complain. The job's exit status is rank 0's.
+
+        The launcher returns when the first rank ends with another status than 0: that one has to have spoken by then,
+        and the rest to be gone. Finalize might wait for ranks that are lost.
+        """
+        if survives_losses():
+            self._settle(OVER)
+        elif not MPI.Is_finalized():
+            MPI.Finalize()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0 if self.rank > 0 else exit_status)
 
     def _restore_handlers(self) -> None:
         for number, handler in self._handlers.items():
@@ -215,16 +248,3 @@ def _abort(*exception: Any) -> None:
     sys.__excepthook__(*exception)
     sys.stderr.flush()
     MPI.COMM_WORLD.Abort(1)
-
-
-def _leave(rank: int, exit_status: int) -> None:
-    """All ranks end with one status, so none has to end the others: otherwise the launcher would complain.
-
-    The launcher returns when the first has ended; that should be rank 0, so the others make haste.
-    """
-    if not MPI.Is_finalized():
-        MPI.Finalize()
-    if rank > 0:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_status)

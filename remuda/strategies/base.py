@@ -49,6 +49,7 @@ class Strategy(ABC):
     share_sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)  # images of each member, if known
     look: Look = field(init=False, repr=False, compare=False)  # by what images are compared
 
+    on_loss: ClassVar[Literal["drop", "rehome"]] = "rehome"  # of members' hosts: go on without them, or move them
     partitions: ClassVar[tuple[str, ...]]  # ways to divide the data that make sense; data.partition = "auto": the first
 
     def __post_init__(self):

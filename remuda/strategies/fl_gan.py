@@ -37,6 +37,7 @@ class FLGAN(Strategy):
     sync_optimizer: Literal["keep", "average", "reset"] = "keep"  # Adam's moments of what is averaged
     local_norms: bool = False  # FedBN: normalisation layers stay local
 
+    on_loss: ClassVar[Literal["drop", "rehome"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
 
     def __post_init__(self):

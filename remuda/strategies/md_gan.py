@@ -54,6 +54,7 @@ class MDGAN(Strategy):
     swap_optimizer: Literal["keep", "carry", "reset"] = "keep"  # Adam's moments: of the worker, of D, or new
     lose_every: int = 0  # rounds after which one member is lost for good, and so on to the last; 0 = none
 
+    on_loss: ClassVar[Literal["drop", "rehome"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
 
     def __post_init__(self):

@@ -15,7 +15,7 @@ from remuda.errors import UserError
         ({"size": -1}, "data.size must be 0 or more, not -1"),
         ({"channels": -3}, "data.channels must be 0 or more, not -3"),
         ({"limit": -10}, "data.limit must be 0 or more, not -10"),
-        ({"partition": "random"}, "data.partition must be one of auto, class, iid, dirichlet, subset"),
+        ({"partition": "random"}, "data.partition must be one of auto, all, class, iid, dirichlet, subset"),
     ],
 )
 def test_a_value_out_of_range_is_named(values, message):

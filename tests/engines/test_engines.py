@@ -86,3 +86,26 @@ def test_bytes_by_verb_and_direction():
     engine.reset()
     engine.map(lambda row: row, ROWS)
     assert not engine.bytes
+
+
+def test_seconds_and_calls_of_each_verb(monkeypatch):
+    clock = iter([0.0, 1.0, 10.0, 12.0, 20.0, 24.0, 30.0, 38.0, 40.0, 56.0, 60.0, 92.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    engine = Metered(Stacked(3))
+    engine.map(lambda row: row, ROWS)
+    engine.take(ROWS, torch.arange(3))
+    engine.mean(ROWS, torch.ones(3))
+    rows = engine.scatter(lambda: torch.zeros(3, 5))
+    engine.gather(lambda server, got: server, torch.zeros(()), rows)
+    engine.map(lambda row: row, ROWS)
+    assert engine.verbs == {"map": 33.0, "take": 2.0, "mean": 4.0, "scatter": 8.0, "gather": 16.0}
+    assert engine.calls == {"map": 2, "take": 1, "mean": 1, "scatter": 1, "gather": 1} and not engine.seconds
+    engine.reset()
+    assert not engine.verbs and not engine.calls
+
+
+def test_a_loop_counts_the_verbs_of_all_its_steps():
+    engine = Metered(Stacked(3))
+    step = lambda engine, state, x: (engine.map(lambda a, b: a + b, state, x), torch.zeros(()))  # noqa: E731
+    state, _ = engine.loop(step, torch.zeros(3), torch.ones(4, 3))
+    assert state.tolist() == [4, 4, 4] and engine.calls == {"map": 4} and engine.verbs["map"] > 0
