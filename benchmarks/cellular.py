@@ -1,8 +1,9 @@
 """Cells on a CPU beside a bare PyTorch loop that makes the same updates: cell-minibatches a second, alternating.
 
-    python benchmarks/cellular.py [--height 2] [--width 2] [--batch 100] [--batches 200] [--rounds 5]
+    python benchmarks/cellular.py [--height 2] [--width 2] [--batch 100] [--batches 600] [--rounds 5]
 
-Networks are the paper's perceptrons, a discriminator learns on every second batch. The bare loop holds one pair a cell
+Networks are the paper's perceptrons, a round is its iteration of 600 batches, of which a discriminator learns from every
+second. The bare loop holds one pair a cell
 with torch.optim.Adam, images in memory, and nothing else: no selection, no exchange, no mixture, no record. The round
 has all of these. Images are random; the time does not depend on them.
 """
@@ -75,7 +76,7 @@ def cellular(dataset: Dataset, options: argparse.Namespace):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in {"height": 2, "width": 2, "batch": 100, "batches": 200, "rounds": 5}.items():
+    for name, default in {"height": 2, "width": 2, "batch": 100, "batches": 600, "rounds": 5}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     images = torch.randint(0, 256, (20_000, *SHAPE), dtype=torch.uint8)
