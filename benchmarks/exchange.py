@@ -2,9 +2,9 @@
 
     mpirun -n 2 python -m mpi4py benchmarks/exchange.py [--members 10] [--batch 10] [--shape 1 28 28] [--iterations 500]
 
-Rank 0 hands every member two generated batches and receives the feedback on one, as strategies/md_gan.py does for k > 1.
-Printed are the median and the best time of all iterations, on these ranks and on ``stacked`` with the same rows, whose
-verbs are indexing; the difference is what ranks cost beyond waiting for the slowest of them.
+Rank 0 hands every member two generated batches and receives the feedback on one, as MD-GAN does for k > 1. Printed are
+the median and the best time of all iterations, on these ranks and on ``stacked`` with the same rows, whose verbs are
+indexing; the difference is what ranks cost beyond waiting for the slowest of them.
 """
 
 import argparse

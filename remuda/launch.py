@@ -1,6 +1,7 @@
 """Ranks: starting them, and joining those that a launcher has started."""
 
 import ctypes
+import faulthandler
 import importlib.util
 import os
 import re
@@ -51,14 +52,15 @@ def join(engine: EngineConfig) -> World:
     """The processes that train together; to be entered before anything is asked of it."""
     if engine.name == "stacked":
         return World()
-    # A rank that dies before it is up keeps the others waiting in MPI's own start, where nothing else wakes them.
-    signal.alarm(START)
-    try:
-        from remuda.engines.mpi import Job
-    except (ImportError, RuntimeError) as error:
-        raise UserError(_missing(str(error))) from None
-    finally:
-        signal.alarm(0)
+    # A rank that dies before it is up keeps the others waiting in MPI's own start, where nothing else ends them.
+    with Path(os.devnull).open("w") as nowhere:
+        faulthandler.dump_traceback_later(START, exit=True, file=nowhere)
+        try:
+            from remuda.engines.mpi import Job
+        except (ImportError, RuntimeError) as error:
+            raise UserError(_missing(str(error))) from None
+        finally:
+            faulthandler.cancel_dump_traceback_later()
     job, started = Job(), place()[1]
     if started != job.num_ranks:
         raise UserError(
@@ -90,7 +92,8 @@ def start(num_ranks: int, words: list[str], folder: Path) -> int:
     )
     assert process.stderr is not None
     deaths: list[tuple[str, str, str]] = []
-    reader = threading.Thread(target=_pass_on, args=(process.stderr, deaths), daemon=True)
+    said: list[str] = []
+    reader = threading.Thread(target=_pass_on, args=(process.stderr, deaths, said), daemon=True)
     reader.start()
     asked = 0.0
 
@@ -111,7 +114,10 @@ def start(num_ranks: int, words: list[str], folder: Path) -> int:
         rank, host, number = deaths[0]
         by = f"signal {number} ({signal.strsignal(int(number))})"
         raise UserError(f"rank {rank} on {host} was ended by {by}, and all others with it: {way_on(folder)}")
-    return status if status >= 0 else 128 - status
+    status = status if status >= 0 else 128 - status
+    if status and not (said or asked):
+        raise UserError(f"the ranks have ended without a word, with status {status}: {way_on(folder)}")
+    return status
 
 
 def way_on(folder: Path) -> str:
@@ -119,9 +125,10 @@ def way_on(folder: Path) -> str:
     return f"go on with: remuda resume {folder}" if (folder / "config.toml").exists() else "start again"
 
 
-def _pass_on(lines: IO[bytes], deaths: list[tuple[str, str, str]]) -> None:
+def _pass_on(lines: IO[bytes], deaths: list[tuple[str, str, str]], said: list[str]) -> None:
     """What ranks and mpirun say, but for what is said better here."""
     for text in sift((line.decode(errors="replace") for line in lines), deaths):
+        said.append(text)
         sys.stderr.write(text)
         sys.stderr.flush()
 

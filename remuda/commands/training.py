@@ -165,10 +165,8 @@ def _start_ranks(config: configs.RunConfig, folder: Path, more: Sequence[str] = 
         status = launch.start(number, [*sys.argv[1:], *more], folder)
         if status == 0 and (folder / "config.toml").exists():  # otherwise it is another host's
             lines = Record(folder).rounds()
-            if not lines or lines[-1]["round"] < config.run.rounds:
-                raise UserError(
-                    f"all ranks have died: {launch.way_on(folder)}"
-                )  # nothing that an mpirun which survives losses minds
+            if not lines or lines[-1]["round"] < config.run.rounds:  # which an mpirun that survives losses is fine with
+                raise UserError(f"all ranks have died: {launch.way_on(folder)}")
         raise typer.Exit(status)
 
 

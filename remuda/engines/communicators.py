@@ -37,7 +37,7 @@ class Communicators(Transport):
     ``spare`` is for rows after an interruption, when the first may hold what nobody reads.
     """
 
-    left: MPI.Intracomm = MPI.COMM_WORLD  # of this and of later jobs of the process
+    left: Any = MPI.COMM_WORLD  # of this and of later jobs of the process
 
     def __init__(self):
         self.host = MPI.Get_processor_name()
