@@ -2,10 +2,10 @@
 
     python benchmarks/cellular.py [--height 2] [--width 2] [--batch 100] [--batches 600] [--rounds 5]
 
-Networks are the paper's perceptrons, a round is its iteration of 600 batches, of which a discriminator learns from every
-second. The bare loop holds one pair a cell
-with torch.optim.Adam, images in memory, and nothing else: no selection, no exchange, no mixture, no record. The round
-has all of these. Images are random; the time does not depend on them.
+Networks are the paper's perceptrons, a round is its iteration of 600 batches, and a discriminator learns from every
+second of these. The bare loop holds one pair a cell with torch.optim.Adam, images in memory, and nothing else: no
+selection, no exchange, no mixture, no record. The round has all of these. Images are random; the
+time does not depend on them.
 """
 
 import argparse

@@ -14,7 +14,8 @@ from remuda.commands import cellular, facts, results, training
 from remuda.commands.common import app, say
 from remuda.errors import Interrupted, SaidElsewhere, UserError, sentence
 
-__all__ = ["app", "cellular", "facts", "main", "results", "training"]  # importing the modules has registered their commands
+# Importing the modules has registered their commands.
+__all__ = ["app", "cellular", "facts", "main", "results", "training"]
 
 # Ctrl-C, and what batch systems send first or can be told to send; mpirun passes on the last alone.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)

@@ -12,7 +12,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
     return [
         ("strategy", run.strategy),
         ("data", _data(run)),
-        ("members", f"{run.num_members:,}" if run.num_members else UNKNOWN),
+        ("members", _members(run)),
         ("rounds", f"{run.reached:,} of {run.setting('run', 'rounds'):,}"),
         ("images seen", f"{run.rounds.last.get('images', 0):,}"),
         ("time trained", duration(run.rounds.seconds)),
@@ -28,6 +28,12 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def _members(run: Run) -> str:
+    lost = len(run.config.get("run", {}).get("lost", []))
+    text = f"{run.num_members:,}" if run.num_members else UNKNOWN
+    return f"{text}, {lost:,} of them lost" if lost else text
 
 
 def _data(run: Run) -> str:
