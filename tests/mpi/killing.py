@@ -1,0 +1,114 @@
+"""Runs on ranks whose processes are killed by force, as failing machines do it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+from remuda import config
+from remuda.record import Record
+from tests.mpi.starting import ENVIRONMENT, ROOT
+
+MARK, RANK = "REMUDA_TEST_MARK", "OMPI_COMM_WORLD_RANK"
+PATIENCE = 120  # seconds; a run takes a few
+
+VALUES = {
+    "data": {"name": "digits"},
+    "networks": {"name": "mlp", "latent": 8, "hidden": 16},
+    "strategy": {"batch_size": 4, "steps_per_round": 3},
+    "engine": {"device": "cpu", "threads": 1},
+    "run": {"rounds": 30, "checkpoint_every": 3, "sample_every": 7},
+}
+SETTINGS = {
+    "md-gan": ["run.members=5"],
+    "fl-gan": ["run.members=5"],
+    "class-parallel": ["run.members=5"],
+    "cellular": ["strategy.height=2", "strategy.width=3", "strategy.mixture_samples=8"],
+}
+
+
+def configured(strategy, *settings):
+    values = {**VALUES, "strategy": {**VALUES["strategy"], "name": strategy}}
+    return config.from_dict(config.override(values, [*SETTINGS[strategy], *settings]))
+
+
+class Victim:
+    """A run on ranks, started as a user does, and known by a mark in its processes' environment."""
+
+    def __init__(self, folder, strategy, *words, ranks=3, environment=None):
+        self.folder, self.mark = folder, uuid.uuid4().hex
+        recipe = folder.with_suffix(".toml")
+        recipe.write_text(config.to_toml(configured(strategy)))
+        command = ["train", recipe, "--engine", "mpi", "--ranks", ranks, "--out", folder, *words]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "remuda", *map(str, command)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**ENVIRONMENT, MARK: self.mark, **(environment or {})},
+        )  # fmt: skip
+
+    def processes(self):
+        """By number, what rank each is; None: those that have started the ranks."""
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (path / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            settings = dict(word.decode(errors="replace").split("=", 1) for word in words if b"=" in word)
+            if settings.get(MARK) == self.mark:
+                found[int(path.name)] = int(settings[RANK]) if RANK in settings else None
+        return found
+
+    def wait(self, is_time):
+        """Until something is the case."""
+        end = time.monotonic() + PATIENCE
+        while not is_time():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < end, "it takes too long"
+            time.sleep(0.001)
+
+    def has_reached(self, t):
+        """Whether round t is written down; round 0: whether the run has begun."""
+        path = self.folder / "rounds.jsonl"
+        return (self.folder / "config.toml").exists() if t == 0 else path.exists() and path.read_text().count("\n") >= t
+
+    @property
+    def is_saving(self):
+        return any((self.folder / "checkpoints").glob(".round-*"))
+
+    def kill(self, *ranks):
+        numbers = {rank: number for number, rank in self.processes().items()}
+        for rank in ranks:
+            os.kill(numbers[rank], signal.SIGKILL)
+
+    def kill_all(self):
+        for number in self.processes():
+            os.kill(number, signal.SIGKILL)
+        self.process.communicate(timeout=PATIENCE)
+
+    def end(self):
+        """Exit status, what was printed, and what was complained of; no process is left behind."""
+        try:
+            printed, words = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            stuck = self.processes()
+            for number in stuck:
+                os.kill(number, signal.SIGKILL)
+            raise AssertionError(f"it hangs: {stuck}, {self.process.communicate()}") from None
+        end = time.monotonic() + 10
+        while self.processes() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not self.processes(), "processes are left behind"
+        return self.process.returncode, printed, words
+
+
+def assert_complete(folder, rounds=30):
+    """Every round is there once, and the last checkpoint and all that is due after the last round."""
+    record = Record.open(folder)
+    assert [line["round"] for line in record.rounds()] == list(range(1, rounds + 1))
+    checkpoint, complaints = record.newest()
+    assert checkpoint is not None and checkpoint.round == rounds and not complaints
+    assert record.sample_path(rounds).exists() and (folder / "index.html").exists()
