@@ -194,7 +194,7 @@ class Watch(Pulse):
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         who = None
-        with suppress(OSError, ValueError):  # cut off, or a line without end
+        try:
             async for line in reader:
                 beat = parse(line)
                 if beat and not is_ours(beat, self.token):
@@ -202,6 +202,10 @@ class Watch(Pulse):
                 if found := self.census.hear(beat):
                     who = found
                     self._lines[who.process] = writer
+        except asyncio.CancelledError:  # the watch has ended, and with it the task, of which Python 3.11 would complain
+            return
+        except (OSError, ValueError):  # cut off, or a line without end
+            pass
         writer.close()
         if who is not None and self._lines[who.process] is writer:
             self.census.close(who)

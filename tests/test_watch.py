@@ -244,6 +244,14 @@ def test_trouble_of_the_thread_is_told_and_nothing_else(start, tmp_path, monkeyp
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
 
 
+def test_an_end_by_an_error_leaves_open_connections_without_a_word(start, caplog):
+    watch, told = start(ONE)
+    with speak(watch, message(watch.token, **beat(ONE))):
+        until(lambda: watch.census.seen[ONE].is_open)
+        watch.__exit__(UserError, UserError("lower the learning rates"), None)
+    assert not told and not caplog.records
+
+
 def test_alone(tmp_path):
     """Without ranks there is nobody to hear, and a file all the same; why it ended is in it."""
     with pytest.raises(UserError), pulse_of(tmp_path, 9, EngineConfig(), World(), Stacked(3), print) as pulse:
