@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 
-from scipy import stats
-
 MIN_REPEATS = 2
 MAX_DIVISIONS = 200_000  # ways to divide tied values that are gone through; ten against ten have 184,756
 
@@ -15,6 +13,8 @@ def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
     Scores such as a number of modes have ties, for which the usual exact table is wrong and the normal approximation
     poor at ten values. Then the ranks are divided in every possible way.
     """
+    from scipy import stats  # slow to import, which every other command would pay for
+
     together = [*one, *other]
     if len(set(together)) == len(together):
         return float(stats.mannwhitneyu(one, other, alternative="two-sided", method="exact").pvalue)

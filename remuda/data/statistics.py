@@ -13,9 +13,6 @@ from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from scipy.special import (
-    fdtrc,  # the F distribution's upper tail; scipy.stats has it too, but is slow to import
-)
 
 from remuda.data.datasets import Dataset
 from remuda.errors import UserError
@@ -60,6 +57,8 @@ class Anova:
     @property
     def p(self) -> float:
         """The chance of an F as large where the classes do not differ."""
+        from scipy.special import fdtrc  # slow to import, as is scipy.stats, which has the F distribution too
+
         return float(fdtrc(self.num_groups - 1, self.count - self.num_groups, max(self.f, 0.0)))
 
 
