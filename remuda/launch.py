@@ -1,7 +1,6 @@
 """Ranks: starting them, and joining those that a launcher has started."""
 
 import ctypes
-import faulthandler
 import importlib.util
 import os
 import re
@@ -26,8 +25,18 @@ VARIABLES = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
+FOREVER = 1e9  # seconds
 IMPATIENCE = 10.0  # seconds after which a second signal is meant as such
-START = 300  # seconds that a rank waits for the others to come up
+# What a rank begins with. MPI comes before all that takes long to load, since by MPI a rank that dies is missed. If one
+# dies even before, the others wait in MPI's own start, where nothing but the time limit would end them.
+RANK = """
+import contextlib, faulthandler, os, runpy
+with open(os.devnull, "w") as nowhere, contextlib.suppress(ImportError, RuntimeError):
+    faulthandler.dump_traceback_later(120, exit=True, file=nowhere)
+    import mpi4py.MPI
+faulthandler.cancel_dump_traceback_later()
+runpy.run_module("remuda", run_name="__main__", alter_sys=True)
+"""
 RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
 DEATH = re.compile(r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL)
 
@@ -52,15 +61,10 @@ def join(engine: EngineConfig) -> World:
     """The processes that train together; to be entered before anything is asked of it."""
     if engine.name == "stacked":
         return World()
-    # A rank that dies before it is up keeps the others waiting in MPI's own start, where nothing else ends them.
-    with Path(os.devnull).open("w") as nowhere:
-        faulthandler.dump_traceback_later(START, exit=True, file=nowhere)
-        try:
-            from remuda.engines.mpi import Job
-        except (ImportError, RuntimeError) as error:
-            raise UserError(_missing(str(error))) from None
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    try:
+        from remuda.engines.mpi import Job
+    except (ImportError, RuntimeError) as error:
+        raise UserError(_missing(str(error))) from None
     job, started = Job(), place()[1]
     if started != job.num_ranks:
         raise UserError(
@@ -85,7 +89,7 @@ def start(num_ranks: int, words: list[str], folder: Path) -> int:
         raise UserError(_missing("No module named 'mpi4py'"))
     mpirun = find_mpirun()
     command = [mpirun, *options(mpirun, num_ranks), "-n", str(num_ranks)]
-    command += [sys.executable, "-m", "mpi4py", "-m", "remuda", *words]
+    command += [sys.executable, "-m", "mpi4py", "-c", RANK, *words]
     # In a session of its own, so that a terminal's Ctrl-C comes here alone: mpirun would kill the ranks.
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_die_together
@@ -105,7 +109,8 @@ def start(num_ranks: int, words: list[str], folder: Path) -> int:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     try:
-        status = process.wait()
+        # With a time-out it looks up 20 times a second. Without one it would sleep on if the reader took the signal.
+        status = process.wait(FOREVER)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -139,10 +144,13 @@ def sift(lines: Iterable[str], deaths: list[tuple[str, str, str]]) -> Iterator[s
     Of these, rank, host and signal are added to ``deaths``.
     """
     block: list[str] = []
-    is_remark = False
+    num_blank = 0  # lines that belong to remarks; those of several ranks come in any order
     for line in lines:
-        was_remark, is_remark = is_remark, line.startswith("NBC_Progress: an error")
-        if is_remark or (was_remark and not line.strip()):
+        if line.startswith("NBC_Progress: an error"):
+            num_blank += 1
+            continue
+        if num_blank and not line.strip():
+            num_blank -= 1
             continue
         if not block and not RULE.match(line):
             yield line

@@ -42,9 +42,10 @@ class Training:
     def __init__(self, world: World, config: RunConfig, folder: Path, progress: Progress | None, *, is_new: bool):
         self.world, self.whole, self.folder, self.progress, self.is_new = world, config, folder, progress, is_new
         self.config = config  # without the members that were lost on the way
-        self.action: losses.Action = losses.action(config) if world.num_ranks > 1 else "stop"
+        self.action: losses.Action = losses.action(config) if world.num_ranks > 1 or world.lost else "stop"
         self.num_noted = 0  # lost ranks that are written down
-        self.is_apart = self.has_losses = False  # whether ranks have to meet, and to decide about losses
+        # Whether ranks have to meet, and to decide about losses; some may have happened when the ranks joined.
+        self.is_apart = self.has_losses = bool(world.lost)
 
     def run(self) -> Path:
         with ExitStack() as self.held, ExitStack() as self.beating:
@@ -103,6 +104,7 @@ class Training:
         else:
             position = reached, herd.restore(checkpoint, self.record.config.run if checkpoint else None)
         self.scribe.begin(position[0])
+        self._note()  # who was lost before there was a record
         self.herd, self.facts, self.num_members, self.seats = herd, herd.facts, herd.engine.size, world.origins
         self.config, self.ahead, self.position = config, position, position
 
@@ -154,7 +156,7 @@ class Training:
 
     def _last_words(self, done: str) -> str:
         if self.record is None:
-            return f"{done} before the first round: start again"
+            return f"{done} before there was a record: start again"
         self.scribe.end()
         return f"{done}; go on with: remuda resume {self.folder}"
 

@@ -77,10 +77,6 @@ class Engine(ABC):
         """The largest of all ranks' numbers, once each has given its own."""
         return number
 
-    def halt(self) -> None:
-        """After an interruption: the other ranks hear of it, and what was under way between ranks is given up."""
-        return None
-
     def timed(self, routine: str) -> AbstractContextManager[None]:
         """For a ``with`` statement around one of a round's routines, by a name of the strategy's."""
         return nullcontext()

@@ -133,9 +133,6 @@ class Metered(Engine):
     def agree(self, number: int) -> int:
         return self.engine.agree(number)
 
-    def halt(self) -> None:
-        self.engine.halt()
-
     def _row_bytes(self, rows: Tree) -> int:
         return trees.num_bytes(rows) // max(1, len(self.members))
 

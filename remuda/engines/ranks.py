@@ -179,10 +179,6 @@ class Ranks(Engine):
     def agree(self, number: int) -> int:
         return self.world.agree(number)
 
-    def halt(self) -> None:
-        self.world.halt()
-        self._descriptions.clear()  # some ranks may not have received the last ones
-
     def _exchange(self, verb: str, outgoing: dict[int, Tensor], incoming: dict[int, Tensor], tag: int) -> None:
         self.sent[verb] += sum(len(buffer) for buffer in outgoing.values())
         self.world.exchange(outgoing, incoming, tag)

@@ -70,6 +70,11 @@ class Victim:
             assert time.monotonic() < end, "it takes too long"
             time.sleep(0.001)
 
+    def is_loading(self):
+        """Whether all ranks have called MPI, and are at what they load next."""
+        numbers = [number for number, rank in self.processes().items() if rank is not None]
+        return len(numbers) == 3 and all("libtorch" in Path(f"/proc/{n}/maps").read_text() for n in numbers)
+
     def has_reached(self, t):
         """Whether round t is written down; round 0: whether the run has begun."""
         path = self.folder / "rounds.jsonl"

@@ -71,6 +71,19 @@ def test_a_rank_is_lost_again_and_again(tmp_path, strategy, seed, undisturbed):
     lose_a_rank(tmp_path / "run", strategy, seed, undisturbed)
 
 
+def test_a_rank_is_lost_before_the_first_round(tmp_path, undisturbed):
+    """Nothing was trained, so nothing is lost but the rank."""
+    victim = Victim(tmp_path / "run", "md-gan")
+    victim.wait(victim.is_loading)
+    victim.kill(2)
+    status, printed, words = victim.end()
+    assert (status, words) == (0, ""), words
+    assert "rank 2 on " in printed and "no member was lost" in printed
+    assert_close_runs(undisturbed("md-gan"), tmp_path / "run")
+    (loss,) = Record.open(tmp_path / "run").losses()
+    assert (loss["round"], loss["ranks"], loss["members"]) == (0, [2], [])
+
+
 def lose_two(folder, strategy, seed, pause):
     victim = Victim(folder, strategy, ranks=4)
     t = random.Random(seed).randint(3, 25)
