@@ -38,6 +38,7 @@ faulthandler.cancel_dump_traceback_later()
 runpy.run_module("remuda", run_name="__main__", alter_sys=True)
 """
 RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
+EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")  # which a rank has explained
 DEATH = re.compile(r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL)
 
 
@@ -139,9 +140,9 @@ def _pass_on(lines: IO[bytes], deaths: list[tuple[str, str, str]], said: list[st
 
 
 def sift(lines: Iterable[str], deaths: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Lines without Open MPI's remarks on messages that a loss cuts off, and without mpirun's on ranks that die.
+    """Lines without Open MPI's remarks on messages that a loss cuts off, and mpirun's on ranks that end or die.
 
-    Of these, rank, host and signal are added to ``deaths``.
+    Of those that die, rank, host and signal are added to ``deaths``.
     """
     block: list[str] = []
     num_blank = 0  # lines that belong to remarks; those of several ranks come in any order
@@ -153,14 +154,15 @@ def sift(lines: Iterable[str], deaths: list[tuple[str, str, str]]) -> Iterator[s
             num_blank -= 1
             continue
         if not block and not RULE.match(line):
-            yield line
+            if not line.startswith("mpirun: Forwarding signal "):
+                yield line
             continue
         block.append(line)
         if len(block) > 1 and RULE.match(line):
-            death = DEATH.search("".join(block))
-            if death:
+            text = "".join(block)
+            if death := DEATH.search(text):
                 deaths.append((death[1], death[2], death[3].rstrip(".")))
-            else:
+            elif not EXIT.search(text):
                 yield from block
             block = []
     yield from block

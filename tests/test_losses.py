@@ -113,6 +113,27 @@ def test_what_mpirun_says_of_a_death_is_said_better():
     assert deaths == [("1", "n7", "9")]
 
 
+def test_what_mpirun_says_of_an_exit_status_is_left_out():
+    """Open MPI 4 does so, although the rank has said why."""
+    rule = "-" * 74 + "\n"
+    lines = [
+        "mpirun: Forwarding signal 10 to job\n",
+        "remuda: discriminator_loss of member 0 became nan\n",
+        rule,
+        "Primary job  terminated normally, but 1 process returned\n",
+        "a non-zero exit code. Per user-direction, the job has been aborted.\n",
+        rule,
+        rule,
+        "mpirun detected that one or more processes exited with non-zero status, thus causing\n",
+        "the job to be terminated. The first process to do so was:\n",
+        "\n",
+        "  Process name: [[246,1],0]\n",
+        "  Exit code:    2\n",
+        rule,
+    ]
+    assert list(launch.sift(lines, [])) == [lines[1]]
+
+
 def test_ulfm_can_be_left_out(monkeypatch, tmp_path):
     mpirun = tmp_path / "mpirun"
     mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")

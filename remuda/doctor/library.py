@@ -1,12 +1,11 @@
 """What the MPI library is, and what it can do as it was started; to be imported on ranks alone."""
 
 import ctypes
-import os
 from typing import Any, Literal
 
+from remuda.engines.communicators import has_ulfm, survives_losses
 from remuda.engines.mpi import MPI
 
-SWITCH = "OMPI_MCA_mpi_ft_enable"  # what mpirun --with-ft ulfm sets for the ranks
 THREADS = {
     MPI.THREAD_SINGLE: "single",
     MPI.THREAD_FUNNELED: "funneled",
@@ -26,12 +25,10 @@ def abilities() -> dict[str, Any]:
 
 
 def ulfm() -> Literal["on", "off", "none"]:
-    """Whether the loss of ranks can be survived. Open MPI has the functions, and obeys ``mpirun --with-ft ulfm``."""
-    try:
-        MPI.COMM_WORLD.Is_revoked()
-    except (AttributeError, NotImplementedError, MPI.Exception):  # an old mpi4py, or a library without
-        return "none"
-    return "on" if os.environ.get(SWITCH, "0").lower() in ("1", "true") else "off"
+    """Whether the loss of ranks can be survived, or could be if the ranks were started otherwise."""
+    if survives_losses():
+        return "on"
+    return "off" if has_ulfm() else "none"
 
 
 def is_cuda_aware() -> bool | None:
