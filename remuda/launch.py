@@ -70,7 +70,7 @@ def join(engine: EngineConfig) -> World:
     if started != job.num_ranks:
         raise UserError(
             f"{started} ranks were started, but mpi4py's MPI library sees {job.num_ranks}: use the mpirun of the "
-            "library that mpi4py was built with"
+            "library that mpi4py was built with, or srun --mpi=pmix"
         )
     if engine.ranks not in (0, job.num_ranks):
         raise UserError(

@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -84,7 +85,8 @@ def _launcher() -> Finding:
     except UserError as error:
         return Finding(MISSING, "launcher", str(error))
     try:
-        version = shortened(_said([mpirun, "--version"]).strip().partition("\n")[0], 60)
+        said = re.search(r".*\d.*", _said([mpirun, "--version"]))  # of MPICH's, the first line is a heading
+        version = shortened(" ".join(said[0].split()), 60) if said else "of no version"
         options = " ".join(launch.options(mpirun, 2)) or "none"
     except (OSError, subprocess.SubprocessError) as error:
         return Finding(MISSING, "launcher", f"{mpirun} does not run ({error}): load another MPI module")
