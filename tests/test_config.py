@@ -65,6 +65,7 @@ BAD = {
     "run must be a table of settings, not 3": {"run": 3},
     "engine.name: 'mpi5' is unknown, did you mean mpi?": {"engine": {"name": "mpi5"}},
     "the wasserstein loss needs a Lipschitz critic": {"strategy": {"loss": "wasserstein", "lipschitz": "none"}},
+    "strategy.cutout must be in [0, 1), not 1.0": {"strategy": {"cutout": 1.0}},
     "strategy.label_smoothing has no meaning": {"strategy": {"loss": "hinge", "label_smoothing": 0.1}},
     "strategy.generator_betas must be two numbers in [0, 1)": {"strategy": {"generator_betas": [0.5, 1.0]}},
     "networks.width must be a multiple of 8, not 12": {"networks": {"width": 12}},

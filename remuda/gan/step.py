@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from remuda import calculus, seeds
+from remuda.gan.augment import Augmented
 from remuda.gan.lipschitz import SpectralNorm, clip
 from remuda.gan.losses import Loss, class_loss, gradient_penalty
 from remuda.gan.optimizers import Adam
@@ -48,6 +49,8 @@ class GAN:
     penalty: float = 10.0  # penalty: weight of the gradient penalty
     real_target: float = 1.0
     ema: float = 0.0  # decay of the generator's moving average; 0 = none
+    shift: float = 0.0  # the discriminator sees images shifted by up to this part of a side
+    cutout: float = 0.0  # and with a square of this part of a side cut out
     # Templates: they give the structure; the weights are always arguments.
     generator: nn.Module = field(init=False, repr=False)
     discriminator: nn.Module = field(init=False, repr=False)
@@ -66,6 +69,8 @@ class GAN:
             discriminator = self.networks.discriminator(self.shape, self.num_classes)
             if self.lipschitz == "spectral":
                 discriminator = SpectralNorm(discriminator)
+            if self.shift or self.cutout:
+                discriminator = Augmented(discriminator, self.shift, self.cutout)
         return generator, discriminator
 
     def init(self, key: int) -> Pair:

@@ -37,6 +37,8 @@ class Strategy(ABC):
     lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"  # auto: penalty if wasserstein, or none
     clip: float = 0.01  # clip: bound of the critic's weights, > 0
     penalty: float = 10.0  # penalty: weight of the gradient penalty, > 0
+    shift: float = 0.0  # discriminators see images, real and fake, shifted at random by up to this part of a side, < 1
+    cutout: float = 0.0  # and with a square cut out at random, whose side is this part of the image's, < 1
     label_smoothing: float = 0.0  # real images count as 1 minus this, 0 <= s < 1
     generator_lr: float = 2e-4  # Adam, > 0
     discriminator_lr: float = 2e-4
@@ -59,7 +61,7 @@ class Strategy(ABC):
         for name in ("clip", "penalty", "generator_lr", "discriminator_lr"):
             if not getattr(self, name) > 0:
                 raise UserError(f"strategy.{name} must be above 0, not {getattr(self, name)}")
-        for name in ("label_smoothing", "ema"):
+        for name in ("shift", "cutout", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be in [0, 1), not {getattr(self, name)}")
         for name in ("generator_betas", "discriminator_betas"):
@@ -88,6 +90,8 @@ class Strategy(ABC):
         lipschitz = self.lipschitz
         if lipschitz == "auto":
             lipschitz = "penalty" if LOSSES[self.loss].needs_lipschitz else "none"
+        if (self.shift or self.cutout) and shape[1:] == (1, 1):
+            raise UserError("strategy.shift and strategy.cutout are for images, not for points: leave them at 0")
         generator_betas, discriminator_betas = self.generator_betas, self.discriminator_betas
         gan = GAN(
             networks=networks,
@@ -101,6 +105,8 @@ class Strategy(ABC):
             penalty=self.penalty,
             real_target=1.0 - self.label_smoothing,
             ema=self.ema,
+            shift=self.shift,
+            cutout=self.cutout,
         )
         bound = copy.copy(self)
         object.__setattr__(bound, "gan", gan)

@@ -65,7 +65,8 @@ def test_a_compiled_round_equals_the_eager_one(compiled_and_eager):
 
 def test_a_step_in_pieces_equals_the_whole_step():
     """Three updates of the critic with a gradient penalty, then one of the generator: compiled as two pieces."""
-    strategy = ClassParallel(batch_size=4, discriminator_steps=3, loss="wasserstein", generator_lr=1e-2, ema=0.5)
+    options = dict(loss="wasserstein", generator_lr=1e-2, ema=0.5, shift=0.5, cutout=0.5)
+    strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options)
     strategy = strategy.bind(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
     real = Batch(torch.randint(0, 256, (2, 6, 4, 1, 2, 2), dtype=torch.uint8), torch.zeros(2, 6, 4, dtype=torch.int64))
     real = Batch(*(leaf.to(DEVICE) for leaf in real))
@@ -140,7 +141,9 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
     """On a GPU in the sizes of CIFAR-10, where a compiler's padding of strides once gave wrong slopes."""
     members, batch, shape, width = (4, 32, (3, 32, 32), 64) if DEVICE == "cuda" else (2, 3, (3, 16, 16), 8)
     networks = WCGAN(width=width, critic_width=width) if loss == "wasserstein" else DCGAN(width=width)
-    strategy = ClassParallel(batch_size=batch, loss=loss, discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
+    changes = dict(shift=0.125, cutout=0.5) if loss == "wasserstein" else {}
+    betas = dict(discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
+    strategy = ClassParallel(batch_size=batch, loss=loss, **betas, **changes)
     strategy = strategy.bind(networks, shape, members, seed=0)
     pixels = torch.randint(0, 256, (members, 1, batch, *shape), dtype=torch.uint8, device=DEVICE)
     real = Batch(pixels, torch.zeros(members, 1, batch, dtype=torch.int64, device=DEVICE))
