@@ -38,6 +38,7 @@ faulthandler.cancel_dump_traceback_later()
 runpy.run_module("remuda", run_name="__main__", alter_sys=True)
 """
 RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
+REMARK = re.compile(r"NBC_Progress: an error|Error in NBC_\w+\(\)")  # of Open MPI, on messages that a loss cuts off
 EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")  # which a rank has explained
 DEATH = re.compile(r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL)
 
@@ -147,8 +148,8 @@ def sift(lines: Iterable[str], deaths: list[tuple[str, str, str]]) -> Iterator[s
     block: list[str] = []
     num_blank = 0  # lines that belong to remarks; those of several ranks come in any order
     for line in lines:
-        if line.startswith("NBC_Progress: an error"):
-            num_blank += 1
+        if REMARK.match(line):
+            num_blank += line.startswith("NBC_Progress")
             continue
         if num_blank and not line.strip():
             num_blank -= 1

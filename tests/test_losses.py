@@ -98,6 +98,7 @@ def test_what_mpirun_says_of_a_death_is_said_better():
         "NBC_Progress: an error 75 was found during schedule 0x5 at row-offset 0 - aborting the schedule\n",
         "NBC_Progress: an error 77 was found during schedule 0x6 at row-offset 0 - aborting the schedule\n",
         "\n",
+        "Error in NBC_Start_round() (-1)\n",
         "\n",
         rule,
         "prterun noticed that process rank 1 with PID 1390 on node n7 exited on\n",
@@ -109,7 +110,7 @@ def test_what_mpirun_says_of_a_death_is_said_better():
         "the end\n",
     ]
     deaths: list = []
-    assert list(launch.sift(lines, deaths)) == ["a rank's own words\n", *lines[9:]]
+    assert list(launch.sift(lines, deaths)) == ["a rank's own words\n", *lines[10:]]
     assert deaths == [("1", "n7", "9")]
 
 
