@@ -11,7 +11,7 @@ import typer
 from PIL import Image
 
 import remuda
-from remuda import config
+from remuda import config, recipes
 from remuda.cli import app
 
 
@@ -40,6 +40,14 @@ def trained(tmp_path_factory):
     result = call("train", "small.toml", "--members", 3, "--seed", 5, "--set", "run.rounds=3", cwd=folder)
     assert result.returncode == 0, result.stderr
     return folder, result.stdout
+
+
+def test_a_pipe_gets_whole_tables():
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    words = [sys.executable, "-m", "remuda", "list"]
+    printed = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300).stdout
+    for name in recipes.names():
+        assert re.search(rf"^{name} .* {re.escape(recipes.read(name)[1]['about'])} *$", printed, re.MULTILINE), name
 
 
 def test_the_set_of_commands_and_flags_is_frozen():

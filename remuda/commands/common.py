@@ -1,5 +1,7 @@
 """What all commands share: the application, its console, and flags that mean the same everywhere."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +15,14 @@ from remuda.progress import Bar, Lines, Progress
 app = typer.Typer(
     help="Train GANs as a herd.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-# One of several ranks speaks, and what a launcher shows it as a terminal is not one.
-console = Console(quiet=place()[0] > 0, force_terminal=False if place()[1] > 1 else None)
+# One of several ranks speaks, and what a launcher shows it as a terminal is not one. Files and pipes have room for a
+# whole table.
+WIDE = 200
+console = Console(
+    quiet=place()[0] > 0,
+    force_terminal=False if place()[1] > 1 else None,
+    width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE,
+)
 
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE|FILE.toml", help="See `remuda list`.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
