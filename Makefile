@@ -19,7 +19,8 @@ demo: $(READY) ## train a herd on embedded digits, about a minute; prints the pa
 	$(BIN)/remuda train class-parallel-digits
 
 test: $(READY) check ## lint, types, and the whole suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore tests/mpi --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest tests/mpi
 
 check: $(READY) ## lint, format and types
 	$(BIN)/ruff check .

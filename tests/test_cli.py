@@ -138,16 +138,23 @@ def test_sample_to_a_grid_a_row_per_label_and_a_folder(trained, tmp_path):
     assert again.counts == [4, 4, 4] and again.shape == (1, 8, 8) and again.classes == ("0", "1", "2")
 
 
-def test_the_other_commands(trained):
+def test_the_other_commands(trained, monkeypatch, capsys):
     folder, _ = trained
-    assert "class-parallel-digits" in call("list", cwd=folder).stdout
-    assert "runs/small-001" in call("list", cwd=folder).stdout
-    shown = call("data", "digits", "--anova").stdout
+    monkeypatch.chdir(folder)
+
+    def printed(*words):
+        status, complaints = in_process(*words)
+        assert status == 0, complaints
+        return capsys.readouterr().out
+
+    listed = printed("list")
+    assert "class-parallel-digits" in listed and "runs/small-001" in listed
+    shown = printed("data", "digits", "--anova")
     assert "1,501" in shown or "1501" in shown
-    assert call("report", folder / "runs/small-001").returncode == 0
-    expected = call("bench", folder / "small.toml", "--set", "run.rounds=2000").stdout
+    printed("report", "runs/small-001")
+    expected = printed("bench", "small.toml", "--set", "run.rounds=2000")
     assert re.search(r"ms a step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)", expected), expected
-    assert call("resume", folder / "runs/small-001", "--rounds", 4).returncode == 0
+    printed("resume", "runs/small-001", "--rounds", 4)
     assert remuda.load(folder / "runs/small-001").round == 4
 
 
@@ -246,13 +253,13 @@ def test_a_nan_ends_a_run_with_a_sentence(trained, tmp_path):
 def test_a_disk_that_fills_up_ends_a_run_with_a_sentence(trained, tmp_path):
     """A limit on the size of files stands in for the full disk: checkpoints fail, what was saved stays."""
     run = tmp_path / "run"
-    assert call("train", trained[0] / "small.toml", "--out", run).returncode == 0
+    assert in_process("train", trained[0] / "small.toml", "--out", run)[0] == 0
     script = f"ulimit -f 10; exec {sys.executable} -m remuda resume {run} --rounds 9"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300)
     assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
     assert "could not be written" in result.stderr and "make room" in result.stderr
     assert remuda.load(run).round == 2
-    assert call("resume", run).returncode == 0 and remuda.load(run).round == 9
+    assert in_process("resume", run)[0] == 0 and remuda.load(run).round == 9
 
 
 def test_python_m_and_the_installed_command_are_the_same():

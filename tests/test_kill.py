@@ -17,7 +17,7 @@ VALUES = {
     "networks": {"name": "dcgan", "width": 16, "latent": 16},
     "strategy": {"name": "class-parallel", "batch_size": 16, "steps_per_round": 3},
     "engine": {"device": "cpu"},
-    "run": {"rounds": 60, "members": 3, "checkpoint_every": 3, "sample_every": 7},
+    "run": {"rounds": 40, "members": 3, "checkpoint_every": 3, "sample_every": 7},
 }
 
 

@@ -55,7 +55,7 @@ def tell(folder, *ranks, state="running", why="", seconds_ago=1.0):
 
 
 def shown(folder):
-    console = Console(width=120, record=True, file=io.StringIO())
+    console = Console(width=300, record=True, file=io.StringIO())
     console.print(status.render(status.look(folder, NOW)))
     return [text.rstrip() for text in console.export_text().splitlines()]
 
@@ -178,7 +178,7 @@ def test_ctrl_c_leaves(folder, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", interrupt)
-    console = Console(width=120, record=True, file=io.StringIO())
+    console = Console(width=300, record=True, file=io.StringIO())
     status.follow(folder, console)
     assert console.export_text().count("running, round 4 of 100") == 1
 

@@ -17,6 +17,14 @@ DROPS = ("md-gan", "fl-gan")
 
 
 @pytest.fixture(scope="module")
+def on_three_ranks(tmp_path_factory):
+    """What a run of fl-gan on three ranks leaves that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert Victim(folder, "fl-gan").end()[0] == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """Runs to compare with, made when they are asked for."""
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -118,10 +126,9 @@ def test_a_rank_is_lost_during_a_checkpoint(tmp_path):
     assert_complete(tmp_path / "run")
 
 
-def test_rank_0_is_lost_during_a_checkpoint(tmp_path, undisturbed):
+def test_rank_0_is_lost_during_a_checkpoint(tmp_path, on_three_ranks, undisturbed):
     """What is there is intact; on the same number of ranks the rest is the same to the bit."""
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    assert Victim(whole, "fl-gan").end()[0] == 0
+    run = tmp_path / "run"
     victim = Victim(run, "fl-gan")
     victim.wait(lambda: victim.has_reached(5) and victim.is_saving)
     victim.kill(0)
@@ -131,7 +138,7 @@ def test_rank_0_is_lost_during_a_checkpoint(tmp_path, undisturbed):
     shutil.copytree(run, tmp_path / "alone")
     result = remuda("resume", run)
     assert result.returncode == 0, result.stderr
-    assert_same_run(whole, run)
+    assert_same_run(on_three_ranks, run)
     library.resume(tmp_path / "alone", engine="stacked")
     assert_close_runs(undisturbed("fl-gan"), tmp_path / "alone")
 
@@ -144,22 +151,21 @@ def test_without_ulfm_the_run_ends_with_a_sentence(tmp_path, undisturbed):
     status, _, words = victim.end()
     assert status == 2 and words.startswith("remuda: rank 1 on ") and f"remuda resume {run}" in words
     assert len(words.strip().splitlines()) == 1, words
-    assert remuda("resume", run, "--ranks", 2).returncode == 0
+    library.resume(run, engine="stacked")
     assert_close_runs(undisturbed("class-parallel"), run)
 
 
-def test_all_are_killed(tmp_path, undisturbed):
+def test_all_are_killed(tmp_path, on_three_ranks, undisturbed):
     """The ranks and what has started them; resumed on as many ranks it is exact, on fewer the same to rounding."""
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    assert Victim(whole, "md-gan").end()[0] == 0
-    victim = Victim(run, "md-gan")
+    run = tmp_path / "run"
+    victim = Victim(run, "fl-gan")
     victim.wait(lambda: victim.has_reached(10))
     victim.kill_all()
     shutil.copytree(run, tmp_path / "fewer")
     assert remuda("resume", run).returncode == 0
-    assert_same_run(whole, run)
+    assert_same_run(on_three_ranks, run)
     assert remuda("resume", tmp_path / "fewer", "--ranks", 2).returncode == 0
-    assert_close_runs(undisturbed("md-gan"), tmp_path / "fewer")
+    assert_close_runs(undisturbed("fl-gan"), tmp_path / "fewer")
 
 
 def test_all_ranks_are_killed(tmp_path):
@@ -181,7 +187,7 @@ def test_stopping_at_a_loss(tmp_path):
     assert len(words.strip().splitlines()) == 1
     (loss,) = Record.open(run).losses()
     assert (loss["ranks"], loss["members"], loss["action"]) == ([2], [4], "stop") and loss["round"] >= 5
-    assert remuda("resume", run, "--ranks", 2).returncode == 0
+    library.resume(run, engine="stacked")
     assert_complete(run)
     assert len(Record.open(run).rounds()[-1]["generator_loss"]) == 5
 

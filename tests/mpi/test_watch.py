@@ -70,7 +70,7 @@ def are_processing(status):
 
 
 def test_ranks_process_and_finish(start):
-    started = start("--rounds", 60, "--set", "engine.heartbeat_timeout=1")  # so that they beat more often
+    started = start("--rounds", 30, "--set", "engine.heartbeat_timeout=1")  # so that they beat more often
     ranks = started.until(are_processing)["ranks"]
     assert [rank["rank"] for rank in ranks] == [0, 1, 2]
     assert [rank["members"] for rank in ranks] == [[0, 1], [2, 3], [4]]
@@ -79,9 +79,9 @@ def test_ranks_process_and_finish(start):
     assert started.process.returncode == 0, errors
     status = started.status()
     assert status["state"] == "finished" and {rank["state"] for rank in status["ranks"]} == {"finished"}
-    assert {rank["round"] for rank in status["ranks"]} == {60}
+    assert {rank["round"] for rank in status["ranks"]} == {30}
     shown = remuda("status", started.run).stdout
-    assert "finished, round 60 of 60" in shown and shown.count(" finished ") == 3
+    assert "finished, round 30 of 30" in shown and shown.count(" finished ") == 3
 
 
 def test_a_rank_that_is_stopped_is_named_and_then_killed(start):
