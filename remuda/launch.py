@@ -1,21 +1,14 @@
 """Ranks: starting them, and joining those that a launcher has started."""
 
-import ctypes
 import importlib.util
 import os
-import re
-import shutil
 import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
+from remuda import mpirun
 from remuda.config import EngineConfig
-from remuda.devices import usable_cores
 from remuda.engines import World
 from remuda.errors import UserError
 
@@ -25,22 +18,8 @@ VARIABLES = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
-FOREVER = 1e9  # seconds
 IMPATIENCE = 10.0  # seconds after which a second signal is meant as such
-# What a rank begins with. MPI comes before all that takes long to load, since by MPI a rank that dies is missed. If one
-# dies even before, the others wait in MPI's own start, where nothing but the time limit would end them.
-RANK = """
-import contextlib, faulthandler, os, runpy
-with open(os.devnull, "w") as nowhere, contextlib.suppress(ImportError, RuntimeError):
-    faulthandler.dump_traceback_later(120, exit=True, file=nowhere)
-    import mpi4py.MPI
-faulthandler.cancel_dump_traceback_later()
-runpy.run_module("remuda", run_name="__main__", alter_sys=True)
-"""
-RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
-REMARK = re.compile(r"NBC_Progress: an error|Error in NBC_\w+\(\)")  # of Open MPI, on messages that a loss cuts off
-EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")  # which a rank has explained
-DEATH = re.compile(r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL)
+TRIALS = 3  # to start the ranks
 
 
 def place() -> tuple[int, int]:
@@ -81,126 +60,53 @@ def join(engine: EngineConfig) -> World:
     return job
 
 
-def start(num_ranks: int, words: list[str], folder: Path) -> int:
+def start(num_ranks: int, words: list[str], folder: Path, tell: Callable[[str], None]) -> int:
     """Run a command of remuda on so many ranks; returns its exit status.
 
-    A signal to stop goes to every rank, which saves; a second one, some time later, ends them at once. Folder is that
-    of the run.
+    A signal to stop goes to every rank, which saves; a second one, some time later, ends them at once. If a rank dies
+    before MPI has started, nothing else has happened, so all are started again. Folder is that of the run.
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise UserError(_missing("No module named 'mpi4py'"))
-    mpirun = find_mpirun()
-    command = [mpirun, *options(mpirun, num_ranks), "-n", str(num_ranks)]
-    command += [sys.executable, "-m", "mpi4py", "-c", RANK, *words]
-    # In a session of its own, so that a terminal's Ctrl-C comes here alone: mpirun would kill the ranks.
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_die_together
-    )
-    assert process.stderr is not None
-    deaths: list[tuple[str, str, str]] = []
-    said: list[str] = []
-    reader = threading.Thread(target=_pass_on, args=(process.stderr, deaths, said), daemon=True)
-    reader.start()
-    asked = 0.0
+    asked, job = 0.0, mpirun.Job(num_ranks, words)
 
     def stop(*_: object) -> None:
         nonlocal asked
         asked = asked or time.monotonic()
         late = time.monotonic() - asked > IMPATIENCE
-        process.send_signal(signal.SIGTERM if late else signal.SIGUSR1)
+        job.process.send_signal(signal.SIGTERM if late else signal.SIGUSR1)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     try:
-        # With a time-out it looks up 20 times a second. Without one it would sleep on if the reader took the signal.
-        status = process.wait(FOREVER)
+        status = job.wait()
+        for _ in range(TRIALS - 1):
+            if job.is_deserted and not asked:
+                tell("a rank has died before MPI had started: all are started again")
+                job = mpirun.Job(num_ranks, words)
+                status = job.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    reader.join(IMPATIENCE)  # longer only if a process that is left behind holds it
-    if deaths and not asked:
-        rank, host, number = deaths[0]
+    if not asked:
+        _explain(job, status, folder)
+    return status
+
+
+def _explain(job: mpirun.Job, status: int, folder: Path) -> None:
+    """If ranks have ended in a way that they could not explain themselves."""
+    if job.is_deserted:
+        raise UserError(f"ranks have died {TRIALS} times before MPI had started: remuda doctor may tell why")
+    if job.deaths:
+        rank, host, number = job.deaths[0]
         by = f"signal {number} ({signal.strsignal(int(number))})"
         raise UserError(f"rank {rank} on {host} was ended by {by}, and all others with it: {way_on(folder)}")
-    status = status if status >= 0 else 128 - status
-    if status and not (said or asked):
+    if status and not job.num_lines:
         raise UserError(f"the ranks have ended without a word, with status {status}: {way_on(folder)}")
-    return status
 
 
 def way_on(folder: Path) -> str:
     """What to do when ranks have died without a word."""
     return f"go on with: remuda resume {folder}" if (folder / "config.toml").exists() else "start again"
-
-
-def _pass_on(lines: IO[bytes], deaths: list[tuple[str, str, str]], said: list[str]) -> None:
-    """What ranks and mpirun say, but for what is said better here."""
-    for text in sift((line.decode(errors="replace") for line in lines), deaths):
-        said.append(text)
-        sys.stderr.write(text)
-        sys.stderr.flush()
-
-
-def sift(lines: Iterable[str], deaths: list[tuple[str, str, str]]) -> Iterator[str]:
-    """Lines without Open MPI's remarks on messages that a loss cuts off, and mpirun's on ranks that end or die.
-
-    Of those that die, rank, host and signal are added to ``deaths``.
-    """
-    block: list[str] = []
-    num_blank = 0  # lines that belong to remarks; those of several ranks come in any order
-    for line in lines:
-        if REMARK.match(line):
-            num_blank += line.startswith("NBC_Progress")
-            continue
-        if num_blank and not line.strip():
-            num_blank -= 1
-            continue
-        if not block and not RULE.match(line):
-            if not line.startswith("mpirun: Forwarding signal "):
-                yield line
-            continue
-        block.append(line)
-        if len(block) > 1 and RULE.match(line):
-            text = "".join(block)
-            if death := DEATH.search(text):
-                deaths.append((death[1], death[2], death[3].rstrip(".")))
-            elif not EXIT.search(text):
-                yield from block
-            block = []
-    yield from block
-
-
-def _die_together() -> None:
-    """Where the system can do that: who kills the command that was typed has killed the ranks too."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
-
-
-def find_mpirun() -> str:
-    beside = Path(sys.executable).with_name("mpirun")
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
-        raise UserError(
-            "there is no mpirun, neither beside Python nor on PATH: load the cluster's MPI module, or install Open MPI"
-        )
-    return found
-
-
-def options(mpirun: str, num_ranks: int) -> list[str]:
-    """For Open MPI; others need none."""
-    text = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
-    version = re.search(r"Open MPI\)? (\d+)", text)
-    if version is None:
-        return []
-    # Ranks have threads, so they are not bound to single cores; slots are often fewer than the cores of a container.
-    words = ["--oversubscribe", "--bind-to", "none"]
-    if os.geteuid() == 0:
-        words.append("--allow-run-as-root")
-    if num_ranks > usable_cores():
-        words += ["--mca", "mpi_yield_when_idle", "1"]
-    if int(version[1]) >= 5 and os.environ.get("REMUDA_ULFM") != "0":
-        words += ["--with-ft", "ulfm"]
-    return words
 
 
 def _missing(reason: str) -> str:

@@ -40,9 +40,10 @@ ALLOWED = {
     "heartbeats": BASE | {"engines"},
     "watch": BASE | {"config", "engines", "environment", "heartbeats"},
     "status": BASE | {"heartbeats", "progress", "record", "report"},
-    "launch": BASE | {"config", "engines"},
+    "mpirun": BASE,
+    "launch": BASE | {"config", "engines", "mpirun"},
     "scaling": BASE | {"config", "data", "doctor", "engines", "launch", "population", "record", "strategies"},
-    "doctor": BASE | {"", "config", "data", "engines", "launch"},
+    "doctor": BASE | {"", "config", "data", "engines", "launch", "mpirun"},
     "scribe": BASE
     | {"checkpoints", "config", "engines", "environment", "herd", "progress", "record", "report", "samples", "scoring"},
     "herd": BASE | {"checkpoints", "config", "data", "engines", "model", "record", "scores", "strategies"},

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from remuda import doctor, launch
+from remuda import doctor
 from remuda.doctor import machine, probe, ranks
 from remuda.doctor.findings import FAILS, MISSING, OK, Finding, shortened
+from remuda.mpirun import find, options
 from tests.test_cli import call
 
 STATES = (OK, MISSING, FAILS)
@@ -49,7 +50,7 @@ def test_real_ranks_are_started_and_measured(tmp_path):
     for name in ("Python", "PyTorch", "cores", "job", "mpi4py", "launcher", "MPI", "threads", "ranks", "host"):
         assert found[name][0] == OK, name
     assert found["data"] == (MISSING, f"{tmp_path} holds no data set: they are fetched there when a run wants them")
-    assert found["launcher"][1].startswith(launch.find_mpirun())
+    assert found["launcher"][1].startswith(find())
     assert "ranks 0-1; cores for each: " in found["host"][1]
     for name, pattern, least, most in (
         ("ranks", r"2 started and joined in ([\d.]+) s", 0.1, 200),
@@ -66,8 +67,8 @@ def test_real_ranks_are_started_and_measured(tmp_path):
 def test_ranks_that_are_there_are_joined():
     """Three, of which the last takes no part in what is measured between two."""
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
-    mpirun = launch.find_mpirun()
-    command = [mpirun, *launch.options(mpirun, 3), "-n", "3", sys.executable, "-m", "remuda", "doctor"]
+    mpirun = find()
+    command = [mpirun, *options(mpirun, 3), "-n", "3", sys.executable, "-m", "remuda", "doctor"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stdout + result.stderr
     found = lines_of(result.stdout)

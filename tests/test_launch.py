@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from remuda import launch
+from remuda import launch, mpirun
 from remuda.config import EngineConfig, from_dict
 from remuda.engines import World
 from remuda.errors import UserError
@@ -55,17 +55,17 @@ def test_alone():
 
 
 def test_options_suit_the_launcher(tmp_path, monkeypatch):
-    mpirun = tmp_path / "mpirun"
+    path = tmp_path / "mpirun"
 
     def version(text):
-        mpirun.write_text(f"#!/bin/sh\necho '{text}'\n")
-        mpirun.chmod(0o755)
-        return launch.options(str(mpirun), 2)
+        path.write_text(f"#!/bin/sh\necho '{text}'\n")
+        path.chmod(0o755)
+        return mpirun.options(str(path), 2)
 
-    monkeypatch.setattr(launch, "usable_cores", lambda: 2)
+    monkeypatch.setattr(mpirun, "usable_cores", lambda: 2)
     assert "--with-ft" in version("mpirun (Open MPI) 5.0.11") and "--with-ft" not in version("mpirun (Open MPI) 4.1.2")
     assert "mpi_yield_when_idle" not in version("mpirun (Open MPI) 4.1.2")
-    monkeypatch.setattr(launch, "usable_cores", lambda: 1)
+    monkeypatch.setattr(mpirun, "usable_cores", lambda: 1)
     assert "mpi_yield_when_idle" in version("mpirun (Open MPI) 4.1.2")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "--allow-run-as-root" not in version("mpirun (Open MPI) 5.0.11")

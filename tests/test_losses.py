@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import remuda
-from remuda import checkpoints, config, launch, losses
+from remuda import checkpoints, config, launch, losses, mpirun
 from remuda.config import LoopConfig
 from remuda.engines.world import Lost
 from remuda.errors import UserError
@@ -110,7 +110,7 @@ def test_what_mpirun_says_of_a_death_is_said_better():
         "the end\n",
     ]
     deaths: list = []
-    assert list(launch.sift(lines, deaths)) == ["a rank's own words\n", *lines[10:]]
+    assert list(mpirun.sift(lines, deaths)) == ["a rank's own words\n", *lines[10:]]
     assert deaths == [("1", "n7", "9")]
 
 
@@ -132,16 +132,16 @@ def test_what_mpirun_says_of_an_exit_status_is_left_out():
         "  Exit code:    2\n",
         rule,
     ]
-    assert list(launch.sift(lines, [])) == [lines[1]]
+    assert list(mpirun.sift(lines, [])) == [lines[1]]
 
 
 def test_ulfm_can_be_left_out(monkeypatch, tmp_path):
-    mpirun = tmp_path / "mpirun"
-    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
-    mpirun.chmod(0o755)
-    assert "--with-ft" in launch.options(str(mpirun), 2)
+    path = tmp_path / "mpirun"
+    path.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    path.chmod(0o755)
+    assert "--with-ft" in mpirun.options(str(path), 2)
     monkeypatch.setenv("REMUDA_ULFM", "0")
-    assert "--with-ft" not in launch.options(str(mpirun), 2)
+    assert "--with-ft" not in mpirun.options(str(path), 2)
 
 
 def test_the_way_on(tmp_path):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from remuda import launch
+from remuda import launch, mpirun
 from remuda.config import EngineConfig
 from remuda.doctor import probe
 from remuda.doctor.findings import FAILS, MISSING, OK, Finding, shortened
@@ -81,16 +81,16 @@ def _mpi4py() -> Finding:
 
 def _launcher() -> Finding:
     try:
-        mpirun = launch.find_mpirun()
+        path = mpirun.find()
     except UserError as error:
         return Finding(MISSING, "launcher", str(error))
     try:
-        said = re.search(r".*\d.*", _said([mpirun, "--version"]))  # of MPICH's, the first line is a heading
+        said = re.search(r".*\d.*", _said([path, "--version"]))  # of MPICH's, the first line is a heading
         version = shortened(" ".join(said[0].split()), 60) if said else "of no version"
-        options = " ".join(launch.options(mpirun, 2)) or "none"
+        options = " ".join(mpirun.options(path, 2)) or "none"
     except (OSError, subprocess.SubprocessError) as error:
-        return Finding(MISSING, "launcher", f"{mpirun} does not run ({error}): load another MPI module")
-    return Finding(OK, "launcher", f"{mpirun}: {version}; options: {options}")
+        return Finding(MISSING, "launcher", f"{path} does not run ({error}): load another MPI module")
+    return Finding(OK, "launcher", f"{path}: {version}; options: {options}")
 
 
 def _srun(srun: str) -> Finding:
@@ -115,8 +115,8 @@ def trial(number: int) -> dict[str, Any]:
     """What ranks answer that are started as those of a run are."""
     command = [sys.executable, "-m", "mpi4py", "-m", "remuda.doctor.probe", str(time.time())]
     if number > 1:
-        mpirun = launch.find_mpirun()
-        command = [mpirun, *launch.options(mpirun, number), "-n", str(number), *command]
+        path = mpirun.find()
+        command = [path, *mpirun.options(path, number), "-n", str(number), *command]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.launch import find_mpirun, options
+from remuda.mpirun import find, options
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
@@ -17,7 +17,7 @@ pytest.importorskip("mpi4py", reason="ranks need mpi4py")
 
 def on_ranks(num_ranks, *words, timeout=200):
     """What a Python module prints and exits with, on so many ranks."""
-    mpirun = find_mpirun()
+    mpirun = find()
     command = [mpirun, *options(mpirun, num_ranks), "-n", str(num_ranks), sys.executable, "-m", "mpi4py", "-m"]
     return _run([*command, *map(str, words)], timeout)
 

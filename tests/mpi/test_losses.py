@@ -92,6 +92,32 @@ def test_a_rank_is_lost_before_the_first_round(tmp_path, undisturbed):
     assert (loss["round"], loss["ranks"], loss["members"]) == (0, [2], [])
 
 
+def test_a_rank_is_lost_before_mpi_has_started(tmp_path):
+    """The others could not miss it, so all are started again."""
+    victim = Victim(tmp_path / "run", "md-gan")
+    victim.wait(lambda: 1 in victim.processes().values())
+    victim.kill(1)
+    status, printed, words = victim.end()
+    assert (status, words) == (0, ""), words
+    assert printed.count("a rank has died before MPI had started: all are started again") == 1
+    assert_complete(tmp_path / "run")
+    assert not Record.open(tmp_path / "run").losses() and Record.open(tmp_path / "run").config.run.members == 5
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_a_rank_is_lost_while_they_start(tmp_path, seed):
+    """Before, while or after MPI starts, the program is loaded, and the record is made."""
+    draw = random.Random(seed)
+    victim = Victim(tmp_path / "run", draw.choice(list(SETTINGS)))
+    victim.wait(lambda: {0, 1, 2} <= set(victim.processes().values()))
+    time.sleep(draw.uniform(0, 3))
+    victim.kill(draw.choice([1, 2]))
+    status, _, words = victim.end()
+    assert (status, words) == (0, ""), words
+    assert_complete(tmp_path / "run")
+
+
 def lose_two(folder, strategy, seed, pause):
     victim = Victim(folder, strategy, ranks=4)
     t = random.Random(seed).randint(3, 25)
