@@ -76,6 +76,8 @@ def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
     if images.is_floating_point():
         if config.size or config.channels:
             raise UserError(f"{dataset.name} has points instead of pixels: leave data.size and data.channels at 0")
+        if config.mirror:
+            raise UserError(f"{dataset.name} has points, which have no mirror images: leave data.mirror at false")
         return dataset
     num_channels = images.shape[1]
     if config.channels == 3 and num_channels == 1:

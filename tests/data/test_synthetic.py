@@ -37,3 +37,8 @@ def test_points_have_no_pixels_to_resize():
     with pytest.raises(UserError, match=r"leave data.size and data.channels at 0"):
         load(DataConfig(name="grid", size=8))
     assert load(DataConfig(name="grid", limit=50)).counts == [2] * 25
+
+
+def test_points_have_no_mirror_images():
+    with pytest.raises(UserError, match=r"leave data.mirror at false"):
+        load(DataConfig(name="ring", mirror=True))
