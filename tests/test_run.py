@@ -70,7 +70,7 @@ def test_what_a_run_leaves(tiny, tmp_path):
 @pytest.mark.parametrize("strategy", config.STRATEGIES)
 @pytest.mark.parametrize("stop", [1, 2, 3])
 def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy, stop):
-    tiny["strategy"]["name"] = strategy
+    tiny["strategy"] |= {"name": strategy, "shift": 0.2, "cutout": 0.4}
     tiny["networks"] = {"name": "dcgan", "width": 8, "latent": 8}
     tiny["run"]["members"] = 0
     whole = remuda.run(make(tiny), tmp_path / "whole")
