@@ -18,7 +18,7 @@ from remuda.devices import usable_cores
 from remuda.errors import UserError
 
 PAUSE = 0.05  # seconds between two looks at a job
-GAP = 1.0  # seconds from the first rank's start to the last one's on a host, at most
+GAP = 1.0  # seconds from one rank's start to the next one's on a host, at most
 PATIENCE = 10.0  # seconds that a job gets to end
 UP = "\x02up\n"  # said by every rank when MPI has started, and for nobody else
 # What a rank begins with. MPI comes before all that takes long to load, since by MPI a rank that dies is missed. If one
@@ -72,34 +72,40 @@ def options(mpirun: str, num_ranks: int) -> list[str]:
     return words
 
 
+def command(num_ranks: int) -> list[str]:
+    """What starts so many ranks; what they run is to follow."""
+    path = find()
+    return [path, *options(path, num_ranks), "-n", str(num_ranks)]
+
+
 class Job:
     """An mpirun with the ranks of one command of remuda, which say on stderr what they have to say."""
 
     def __init__(self, num_ranks: int, words: list[str]):
-        mpirun = find()
-        chosen = options(mpirun, num_ranks)
+        words = [*command(num_ranks), sys.executable, "-m", "mpi4py", "-c", RANK, *words]
         self.is_deserted = False  # whether a rank has died before MPI had started
-        self.survives_losses = "--with-ft" in chosen  # otherwise mpirun itself ends the others
+        self.survives_losses = "--with-ft" in words  # otherwise mpirun itself ends the others
         self.is_up = False
         self.deaths: list[Death] = []
         self.num_lines = 0  # that were passed on
         # In a session of its own, so that a terminal's Ctrl-C comes to us alone: mpirun would kill the ranks.
         self.process = subprocess.Popen(
-            [mpirun, *chosen, "-n", str(num_ranks), sys.executable, "-m", "mpi4py", "-c", RANK, *words],
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_die_together,
-        )  # fmt: skip
+            words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_die_together
+        )
         self._reader = threading.Thread(target=self._pass_on, daemon=True)
         self._reader.start()
 
     def wait(self) -> int:
         """Until all is over; the exit status. Awake often, since a signal that the reader takes wakes nobody else."""
-        complete = time.monotonic()  # when it last was, as far as we can see
+        num_living, since = 0, time.monotonic()
         while self.process.poll() is None:
-            if not self.survives_losses or self.is_up or not _is_short_of_ranks(self.process.pid):
-                complete = time.monotonic()
-            elif time.monotonic() - complete > GAP:
-                self.is_deserted = True
-                self._end()
+            if self.survives_losses and not (self.is_up or self.is_deserted):
+                living, started = _count_ranks(self.process.pid)
+                if living != num_living or living == started:
+                    num_living, since = living, time.monotonic()
+                elif time.monotonic() - since > GAP:
+                    self.is_deserted = True
+                    self._end()
             time.sleep(PAUSE)
         self._reader.join(PATIENCE)  # longer only if a process that is left behind holds it
         status = self.process.returncode
@@ -152,8 +158,8 @@ def sift(lines: Iterable[str], deaths: list[Death]) -> Iterator[str]:
     yield from block
 
 
-def _is_short_of_ranks(mpirun: int) -> bool:
-    """Whether fewer of its ranks live on this host than it has started here, as the living ones know."""
+def _count_ranks(mpirun: int) -> tuple[int, int]:
+    """Ranks of this host that live, and those that it has started or will start here, as the living ones know."""
     living, number = 0, 0
     for path in Path(f"/proc/{mpirun}/task").glob("*/children"):
         with suppress(OSError):
@@ -161,7 +167,7 @@ def _is_short_of_ranks(mpirun: int) -> bool:
                 told = re.search(rb"\0OMPI_COMM_WORLD_LOCAL_SIZE=(\d+)", Path(f"/proc/{child}/environ").read_bytes())
                 if told:
                     living, number = living + 1, int(told[1])
-    return living < number
+    return living, number
 
 
 def _die_together() -> None:

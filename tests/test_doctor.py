@@ -10,7 +10,7 @@ import pytest
 from remuda import doctor
 from remuda.doctor import machine, probe, ranks
 from remuda.doctor.findings import FAILS, MISSING, OK, Finding, shortened
-from remuda.mpirun import find, options
+from remuda.mpirun import command, find
 from tests.test_cli import call
 
 STATES = (OK, MISSING, FAILS)
@@ -67,9 +67,8 @@ def test_real_ranks_are_started_and_measured(tmp_path):
 def test_ranks_that_are_there_are_joined():
     """Three, of which the last takes no part in what is measured between two."""
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
-    mpirun = find()
-    command = [mpirun, *options(mpirun, 3), "-n", "3", sys.executable, "-m", "remuda", "doctor"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    words = [*command(3), sys.executable, "-m", "remuda", "doctor"]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stdout + result.stderr
     found = lines_of(result.stdout)
     assert found["job"][1] == "rank 0 of 3, which are joined" and found["ranks"][1] == "3 joined"

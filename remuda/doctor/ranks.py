@@ -115,8 +115,7 @@ def trial(number: int) -> dict[str, Any]:
     """What ranks answer that are started as those of a run are."""
     command = [sys.executable, "-m", "mpi4py", "-m", "remuda.doctor.probe", str(time.time())]
     if number > 1:
-        path = mpirun.find()
-        command = [path, *mpirun.options(path, number), "-n", str(number), *command]
+        command = [*mpirun.command(number), *command]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

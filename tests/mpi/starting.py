@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.mpirun import find, options
+from remuda.mpirun import command
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
@@ -17,14 +17,12 @@ pytest.importorskip("mpi4py", reason="ranks need mpi4py")
 
 def on_ranks(num_ranks, *words, timeout=200):
     """What a Python module prints and exits with, on so many ranks."""
-    mpirun = find()
-    command = [mpirun, *options(mpirun, num_ranks), "-n", str(num_ranks), sys.executable, "-m", "mpi4py", "-m"]
-    return _run([*command, *map(str, words)], timeout)
+    return _run([*command(num_ranks), sys.executable, "-m", "mpi4py", "-m", *map(str, words)], timeout)
 
 
 def remuda(*words, timeout=200):
     return _run([sys.executable, "-m", "remuda", *map(str, words)], timeout)
 
 
-def _run(command, timeout):
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT, cwd=ROOT)
+def _run(words, timeout):
+    return subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT, cwd=ROOT)

@@ -60,7 +60,7 @@ def test_the_shipped_weights_classify_the_digits_as_they_state(said):
 
 def test_training_anew_is_good_too_and_leaves_the_random_state_alone():
     before = torch.random.get_rng_state()
-    found = train_classifier(load(DIGITS), load(DIGITS, "test"), CPU, recipe=replace(RECIPE, num_steps=400))
+    found = train_classifier(load(DIGITS), load(DIGITS, "test"), CPU, recipe=replace(RECIPE, num_steps=600))
     assert found.accuracy is not None and found.accuracy >= 0.97
     assert torch.equal(torch.random.get_rng_state(), before)
 
@@ -215,4 +215,4 @@ def test_mnist_in_part_of_the_steps():
         pytest.skip("REMUDA_DATA has no mnist")
     config = DataConfig(name="mnist", path=_REAL)
     found = train_classifier(load(config), load(config, "test"), CPU, recipe=replace(RECIPE, num_steps=400))
-    assert found.name == "lenet-mnist" and found.accuracy is not None and found.accuracy > 0.98
+    assert found.name == "lenet-mnist" and found.accuracy is not None and found.accuracy > 0.985
