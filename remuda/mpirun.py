@@ -34,7 +34,10 @@ sys.stderr.flush()
 runpy.run_module("remuda", run_name="__main__", alter_sys=True)
 """
 RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
-REMARK = re.compile(r"NBC_Progress: an error|Error in NBC_\w+\(\)")  # of Open MPI, on messages that a loss cuts off
+# Of Open MPI, on messages that a loss cuts off, and on ranks that have gone before it had told them all.
+REMARK = re.compile(
+    r"NBC_Progress: an error|Error in NBC_\w+\(\)|\[\S+:\d+\] pmix_ptl_base: send_msg: write failed|\[warn\] Epoll MOD"
+)
 EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")  # which a rank has explained
 DEATH = re.compile(r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL)
 
