@@ -210,9 +210,9 @@ def test_a_new_network_holds_no_values():
 
 
 def test_mnist_in_part_of_the_steps():
-    """The whole training reaches 99.3 %."""
+    """Eight seeds had 98.77 to 98.96 %; the whole training reaches 99.3 %."""
     if not _REAL or not all(locate(SOURCES["mnist"], split, [Path(_REAL)]) for split in ("train", "test")):
         pytest.skip("REMUDA_DATA has no mnist")
     config = DataConfig(name="mnist", path=_REAL)
-    found = train_classifier(load(config), load(config, "test"), CPU, recipe=replace(RECIPE, num_steps=400))
+    found = train_classifier(load(config), load(config, "test"), CPU, recipe=replace(RECIPE, num_steps=600))
     assert found.name == "lenet-mnist" and found.accuracy is not None and found.accuracy > 0.985
