@@ -38,13 +38,16 @@ def save(folder: Path, t: int, tree: Tree, keep: int, lost: Sequence[int] = ()) 
     folder.mkdir(exist_ok=True)
     for leftover in folder.glob(".*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    temporary, final = folder / f".round-{t:06d}", folder / f"round-{t:06d}"
+    temporary, aside, final = (folder / f"{prefix}round-{t:06d}" for prefix in (".", "old-", ""))
+    if final.exists():
+        shutil.rmtree(aside, ignore_errors=True)
     try:
         _write(temporary, t, tree, lost)
-        if final.exists():  # the same round again, after a resume from an earlier one
-            shutil.rmtree(final)
+        if final.exists():  # the same round again: after a stop, a loss of members, or a resume from an earlier one
+            final.rename(aside)  # where it is found until the new one has its place
         temporary.rename(final)
         disk.sync(folder)
+        shutil.rmtree(aside, ignore_errors=True)
     except (OSError, safetensors.SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
@@ -70,10 +73,10 @@ def _write(folder: Path, t: int, tree: Tree, lost: Sequence[int]) -> None:
 
 
 def list_all(folder: Path) -> list[Checkpoint]:
-    """All complete-looking checkpoints, oldest first."""
+    """All complete-looking checkpoints, oldest first; of one round, that which is being replaced before the new one."""
     found = []
-    for path in folder.glob("round-*"):
-        if match := re.fullmatch(r"round-(\d+)", path.name):
+    for path in folder.glob("*round-*"):
+        if match := re.fullmatch(r"(?:old-)?round-(\d+)", path.name):
             found.append(Checkpoint(int(match[1]), path))
     return sorted(found)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file's content as a whole."""
+    """Replace a file's content as a whole; bytes of folders' names that are no text become escapes."""
     temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8") as file:
+    with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     sync(temporary)
     temporary.replace(path)

@@ -14,12 +14,10 @@ import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from remuda.engines import Engine
 
 STATES = INACTIVE, PROCESSING, FINISHED = ("inactive", "processing", "finished")
 INTERVAL = 1.0  # seconds between beats, at most
@@ -75,17 +73,17 @@ def birth(pid: int) -> int | None:
 class Pulse(ABC):
     """What this process is doing; the loop says it, and a thread tells it on. A context around the training."""
 
-    def __init__(self, engine: Engine, interval: float):
+    def __init__(self, rank: int, members: Sequence[int], interval: float):
         self.interval, self.error = interval, None
         self.now: dict[str, Any] = {}  # replaced as a whole, so that the thread never sees half of it
-        self._say(INACTIVE, 0, engine)
+        self._say(INACTIVE, 0, rank, members)
 
-    def at(self, t: int, engine: Engine) -> None:
-        """Round t begins, or begins again, with the members that are hosted here now."""
-        self._say(PROCESSING, t, engine)
+    def at(self, t: int, rank: int, members: Sequence[int]) -> None:
+        """Round t begins, or begins again, with the members that are hosted here now: numbers as before any loss."""
+        self._say(PROCESSING, t, rank, members)
 
-    def _say(self, state: str, t: int, engine: Engine) -> None:
-        self.now = {"rank": engine.rank, "members": list(engine.members), "state": state, "round": t}
+    def _say(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
+        self.now = {"rank": rank, "members": list(members), "state": state, "round": t}
 
     @abstractmethod
     async def live(self) -> None:
@@ -127,14 +125,15 @@ class Beats(Pulse):
 
     def __init__(
         self,
-        engine: Engine,
+        rank: int,
+        members: Sequence[int],
         interval: float,
         address: tuple[str, int],
         token: str,
         own: Process,
         everyone: Collection[Process],
     ):
-        super().__init__(engine, interval)
+        super().__init__(rank, members, interval)
         self.address, self.token, self.own, self.everyone = address, token, own, everyone
 
     def complain(self, text: str) -> None:

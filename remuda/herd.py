@@ -44,6 +44,11 @@ class Herd:
         return self.strategy.steps_in(self.num_batches)
 
     @property
+    def hosted(self) -> list[int]:
+        """The members of this process, by their numbers before any was lost."""
+        return [self.sites[member] for member in self.engine.members]
+
+    @property
     def images_per_round(self) -> int:
         """Real images that the whole herd sees in a round."""
         return self.engine.size * self.num_batches * self.strategy.batch_size

@@ -118,6 +118,9 @@ class Record:
     def scores(self) -> list[dict[str, Any]]:
         return self._lines("scores.jsonl")
 
+    def has_scores(self, t: int) -> bool:
+        return any(line["round"] == t for line in self.scores())
+
     def add_loss(self, line: dict[str, Any]) -> None:
         with (self.folder / "losses.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")

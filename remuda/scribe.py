@@ -41,8 +41,8 @@ class Bystander:
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         """What round t has brought, of all members."""
 
-    def keep(self, t: int, state: Any) -> None:
-        """What is due after round t: pictures, scores, a checkpoint; state is that of the whole herd."""
+    def show(self, t: int, state: Any) -> None:
+        """Pictures and scores that are due after round t, if they are not there yet; state is the whole herd's."""
 
     def save(self, t: int, state: Any) -> None: ...
 
@@ -134,21 +134,19 @@ class Scribe(Bystander):
 
     def _refuse_divergence(self, metrics: dict[str, list[float]], t: int) -> None:
         for name, values in metrics.items():
-            for member, value in enumerate(values):
+            for member, value in zip(self.herd.sites, values, strict=True):
                 if not math.isfinite(value):
                     raise UserError(
                         f"{name} of member {member} became {value} in round {t}: lower the learning rates or change "
                         f"the loss with --set; earlier checkpoints of {self.record.folder} are intact"
                     )
 
-    def keep(self, t: int, state: Any) -> None:
-        run, scores = self.config.run, self.config.scores
-        if is_due(t, run.sample_every, run.rounds):
-            write_grid(self.herd.model(state, t), self.record.sample_path(t))
-        if self.judge is not None and is_due(t, scores.every, run.rounds):
+    def show(self, t: int, state: Any) -> None:
+        run, scores, path = self.config.run, self.config.scores, self.record.sample_path(t)
+        if is_due(t, run.sample_every, run.rounds) and not path.exists():
+            write_grid(self.herd.model(state, t), path)
+        if self.judge is not None and is_due(t, scores.every, run.rounds) and not self.record.has_scores(t):
             score_round(self.record, self.herd.model(state, t), self.judge, scores.samples, self.progress.note)
-        if is_due(t, run.checkpoint_every, run.rounds):
-            self.save(t, state)
 
     def save(self, t: int, state: Any) -> None:
         run = self.config.run
@@ -166,9 +164,12 @@ def is_due(t: int, every: int, last: int) -> bool:
     return every > 0 and (t == last or t % every == 0)
 
 
-def anything_due(t: int, config: RunConfig) -> bool:
-    run = config.run
-    return any(is_due(t, every, run.rounds) for every in (run.sample_every, config.scores.every, run.checkpoint_every))
+def is_show_due(t: int, config: RunConfig) -> bool:
+    return any(is_due(t, every, config.run.rounds) for every in (config.run.sample_every, config.scores.every))
+
+
+def is_save_due(t: int, config: RunConfig) -> bool:
+    return is_due(t, config.run.checkpoint_every, config.run.rounds)
 
 
 def scribe_of(record: Record, config: RunConfig, herd: Herd, progress: Progress | None) -> Bystander:

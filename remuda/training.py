@@ -16,7 +16,7 @@ from remuda.errors import Interrupted, RanksLost, UserError
 from remuda.herd import Herd, assemble
 from remuda.progress import Progress
 from remuda.record import DataFacts, Record
-from remuda.scribe import Bystander, anything_due, scribe_of
+from remuda.scribe import Bystander, is_save_due, is_show_due, scribe_of
 from remuda.watch import Pulse, pulse_of
 
 Position = tuple[int, Any]  # the last whole round, and the state after it: one name, so that no signal can part them
@@ -95,7 +95,7 @@ class Training:
             self.scribe = self.held.enter_context(scribe_of(self.record, config, herd, self.progress))
         self.scribe.follow(config, herd)
         if self.pulse is None:
-            pulse = pulse_of(self.folder, config.run.rounds, config.engine, world, herd.engine, self.scribe.note)
+            pulse = pulse_of(self.folder, config, world, herd.engine.device, herd.hosted, self.scribe.note)
             self.pulse = self.beating.enter_context(pulse)
         checkpoint = self.scribe.newest()
         reached = world.agree(checkpoint.round if checkpoint else -1)
@@ -107,13 +107,14 @@ class Training:
         self._note()  # who was lost before there was a record
         self.herd, self.facts, self.num_members, self.seats = herd, herd.facts, herd.engine.size, world.origins
         self.config, self.ahead, self.position = config, position, position
+        self._keep(*position, is_saved=True)  # what was due then may have been cut off
 
     def _rounds(self) -> None:
         assert self.pulse is not None and self.position is not None
         herd = self.herd
         with herd.engine:
             for t in range(self.position[0] + 1, self.config.run.rounds + 1):
-                self.pulse.at(t, herd.engine)
+                self.pulse.at(t, self.world.rank, herd.hosted)
                 began = time.perf_counter()
                 state, metrics = herd.step(self.position[1], t)
                 self.ahead = t, state
@@ -123,9 +124,14 @@ class Training:
                 self._keep(*self.position)
             self.world.conclude()  # nor leaves before all is kept
 
-    def _keep(self, t: int, state: Any) -> None:
-        if t > 0 and anything_due(t, self.config):
-            self.scribe.keep(t, self.herd.collect(state))
+    def _keep(self, t: int, state: Any, *, is_saved: bool = False) -> None:
+        is_show, is_save = is_show_due(t, self.config), is_save_due(t, self.config) and not is_saved
+        if t > 0 and (is_show or is_save):
+            whole = self.herd.collect(state)
+            if is_show:
+                self.scribe.show(t, whole)
+            if is_save:
+                self.scribe.save(t, whole)
 
     # Interruptions and losses
 

@@ -11,17 +11,19 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from remuda import disk, environment
-from remuda.config import EngineConfig
+from remuda.config import EngineConfig, RunConfig
 from remuda.devices import usable_cores
-from remuda.engines import Engine, World
+from remuda.engines import World
 from remuda.errors import ENDINGS, sentence
 from remuda.heartbeats import (
     FINISHED,
@@ -128,12 +130,12 @@ class Watch(Pulse):
         self,
         path: Path,  # of status.json
         rounds: int,
-        engine: Engine,
+        members: Sequence[int],
         config: EngineConfig,
         everyone: list[Seen],
         tell: Callable[[str], None],  # called from the thread
     ):
-        super().__init__(engine, interval(config))
+        super().__init__(0, members, interval(config))
         self.path, self.rounds, self.tell = path, rounds, tell
         self.own = everyone[0]
         self.census = Census(everyone[1:], config.heartbeat_timeout, config.heartbeat_limit, tell)
@@ -232,24 +234,30 @@ def interval(config: EngineConfig) -> float:
 
 
 def pulse_of(
-    folder: Path, rounds: int, config: EngineConfig, world: World, engine: Engine, tell: Callable[[str], None]
+    folder: Path,
+    config: RunConfig,
+    world: World,
+    device: torch.device,
+    members: Sequence[int],
+    tell: Callable[[str], None],
 ) -> Pulse:
     """For every rank its own; all call it together, and learn where rank 0 listens."""
-    own = this_process(world.host)
-    told = world.share([own, machine(engine)])
+    own, engine = this_process(world.host), config.engine
+    told = world.share([own, machine(device)])
     everyone = [Seen(Process(*process), facts, rank) for rank, (process, facts) in enumerate(told)]
-    watch = Watch(folder / "status.json", rounds, engine, config, everyone, tell) if world.is_root else None
+    watch = Watch(folder / "status.json", config.run.rounds, members, engine, everyone, tell) if world.is_root else None
     if world.num_ranks > 1:
         where = world.share(None if watch is None else [watch.address, watch.token])[0]
         if watch is None:
-            return Beats(engine, interval(config), tuple(where[0]), where[1], own, [who.process for who in everyone])
+            processes = [who.process for who in everyone]
+            return Beats(world.rank, members, interval(engine), tuple(where[0]), where[1], own, processes)
     assert watch is not None
     return watch
 
 
-def machine(engine: Engine) -> dict[str, Any]:
+def machine(device: torch.device) -> dict[str, Any]:
     """What this process can use: cores, bytes of memory of its host, and the device."""
     memory = None
     with suppress(OSError, ValueError):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cores": usable_cores(), "memory": memory, "device": environment.device_name(engine.device)}
+    return {"cores": usable_cores(), "memory": memory, "device": environment.device_name(device)}

@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -68,6 +69,28 @@ def test_a_half_written_one_is_not_seen_and_is_cleared_away(tmp_path):
     assert checkpoints.newest_valid(tmp_path)[0].round == 1
     saved(tmp_path, 3)
     assert not (tmp_path / ".round-000002").exists()
+
+
+@pytest.mark.parametrize("num_done", [0, 1])
+def test_the_old_one_is_there_until_the_new_one_of_the_same_round_is(tmp_path, monkeypatch, num_done):
+    """Killed while the two change places."""
+    saved(tmp_path, 3)
+    rename, calls = Path.rename, []
+
+    def killed(path, target):
+        if len(calls) == num_done:
+            raise KeyboardInterrupt
+        calls.append(path)
+        return rename(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "rename", killed)
+        saved(tmp_path, 3)
+    found, complaints = checkpoints.newest_valid(tmp_path)
+    assert found.round == 3 and not complaints and torch.equal(checkpoints.load(found, TREE)["a"], TREE["a"] + 3)
+    assert checkpoints.find(tmp_path, 3) == found
+    saved(tmp_path, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000003"]
 
 
 def test_none_is_none(tmp_path):

@@ -29,9 +29,14 @@ def losses(folder):
     return [{k: v for k, v in line.items() if k not in timing} for line in Record.open(folder).rounds()]
 
 
+def pictures(folder):
+    return {path.name: path.read_bytes() for path in Record.open(folder).sample_grids()}
+
+
 def assert_same_run(one, other):
     assert losses(one) == losses(other)
     assert trees.equal(final_tensors(one), final_tensors(other))
+    assert pictures(one) == pictures(other)
 
 
 class StopAfter(Progress):
@@ -79,6 +84,26 @@ def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy, 
     remuda.resume(tmp_path / "parts")
     assert_same_run(whole, tmp_path / "parts")
     assert (tmp_path / "parts" / "index.html").exists()
+
+
+@pytest.mark.parametrize("cut_off", ["write_grid", "score_round"])
+def test_what_a_stop_has_cut_off_is_made_up_for(tiny, tmp_path, monkeypatch, cut_off):
+    tiny["data"] = {"name": "digits"}
+    tiny["scores"] = {"every": 2, "samples": 50, "kinds": "fid"}
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"remuda.scribe.{cut_off}", interrupt)
+        with pytest.raises(Interrupted, match="after round 2"):
+            remuda.run(make(tiny), tmp_path / "cut")
+    assert not Record.open(tmp_path / "cut").scores()
+    cut = remuda.resume(tmp_path / "cut")
+    assert_same_run(whole, cut)
+    found = [[(line["round"], line["value"]) for line in Record.open(run).scores()] for run in (whole, cut)]
+    assert found[0] == found[1] and [t for t, _ in found[0]] == [2, 4]
 
 
 def test_a_finished_run_can_go_on(tiny, tmp_path):

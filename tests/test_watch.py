@@ -11,11 +11,13 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from remuda.config import EngineConfig
-from remuda.engines import Stacked, World
+from remuda.engines import World
 from remuda.errors import UserError
 from remuda.heartbeats import Beats, Process, birth, message, this_process
+from remuda.recipes import recipe
 from remuda.watch import DELAYED, GONE, LOST, ON_TIME, Census, Seen, Watch, pulse_of
 
 HERE = platform.node()
@@ -150,7 +152,7 @@ def start(tmp_path):
 
     def begin(*processes, limit=0.0, path=tmp_path / "status.json"):
         config, told = EngineConfig(heartbeat_timeout=1.0, heartbeat_limit=limit), []
-        watch = Watch(path, 9, Stacked(2), config, hosts_of(*processes), told.append).__enter__()
+        watch = Watch(path, 9, range(2), config, hosts_of(*processes), told.append).__enter__()
         begun.append(watch)
         return watch, told
 
@@ -182,12 +184,12 @@ def test_only_who_knows_the_token_is_heard(start):
 def test_beats_tell_what_the_loop_says(start, tmp_path):
     process = this_process(HERE)._replace(born=1)  # another one, as far as rank 0 knows
     watch, told = start(process)
-    with Beats(SimpleNamespace(rank=1, members=range(2, 4)), 0.1, watch.address, watch.token, process, []) as beats:
+    with Beats(1, range(2, 4), 0.1, watch.address, watch.token, process, []) as beats:
         seen = watch.census.seen[process]
         until(lambda: seen.members == [2, 3])
         assert seen.state == "inactive"
-        beats.at(7, SimpleNamespace(rank=3, members=[1]))
-        watch.at(7, Stacked(2))
+        beats.at(7, 3, [1])
+        watch.at(7, 0, range(2))
         until(lambda: (seen.state, seen.round, seen.rank, seen.members) == ("processing", 7, 3, [1]))
         until(lambda: json.loads((tmp_path / "status.json").read_text())["ranks"][1]["round"] == 7)
     until(lambda: seen.state == "finished")
@@ -203,8 +205,7 @@ def test_the_neighbour_of_a_silent_rank_is_asked_to_kill_it(start):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     silent, near = Process("far", child.pid, birth(child.pid)), Process("far", os.getpid(), birth(os.getpid()))
     watch, told = start(silent, near, limit=2.0)
-    engine = SimpleNamespace(rank=2, members=[4])
-    neighbour = Beats(engine, 0.1, watch.address, watch.token, near, [silent, near])
+    neighbour = Beats(2, [4], 0.1, watch.address, watch.token, near, [silent, near])
     with speak(watch, message(watch.token, **beat(silent))), neighbour:
         assert child.wait(20) == -9
     assert [text.partition(" (")[0] for text in told] == ["rank 1 on far", "rank 1 on far"]
@@ -254,8 +255,9 @@ def test_an_end_by_an_error_leaves_open_connections_without_a_word(start, caplog
 
 def test_alone(tmp_path):
     """Without ranks there is nobody to hear, and a file all the same; why it ended is in it."""
-    with pytest.raises(UserError), pulse_of(tmp_path, 9, EngineConfig(), World(), Stacked(3), print) as pulse:
-        pulse.at(4, Stacked(3))
+    config, device = recipe("standalone-digits", "run.rounds=9"), torch.device("cpu")
+    with pytest.raises(UserError), pulse_of(tmp_path, config, World(), device, range(3), print) as pulse:
+        pulse.at(4, 0, range(3))
         until(lambda: (tmp_path / "status.json").exists())
         assert json.loads((tmp_path / "status.json").read_text())["state"] == "running"
         raise UserError("lower the learning rates")

@@ -1,18 +1,50 @@
 """How much memory is free."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+_FILES = {  # of a control group: its limit, what it uses, and how much of that is cached files, by its version
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    "": ("memory.max", "memory.current", "inactive_file"),
+}
 
 
 def available_bytes() -> int | None:
-    """What can be allocated without swapping; None where the system does not tell."""
+    """What can be allocated without swapping, and within a batch job's or container's limit; None where none tells."""
+    known = [*_of_system(), *_of_groups()]
+    return min(known) if known else None
+
+
+def _of_system() -> Iterator[int]:
     if _MEMINFO.exists():
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+                yield int(line.split()[1]) * 1024
+                return
     for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):  # the second where only the total is known, as on macOS
         if name in getattr(os, "sysconf_names", {}):
-            return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
-    return None
+            yield os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+            return
+
+
+def _of_groups() -> Iterator[int]:
+    """What is left to this process's control groups for memory, and to those around them."""
+    lines = _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        version = "memory" if "memory" in controllers.split(",") else controllers
+        if version in _FILES:
+            for group in (Path(path), *Path(path).parents):
+                with suppress(OSError, ValueError):  # not there, or "max"
+                    yield _left(_GROUPS / version / group.relative_to("/"), *_FILES[version])
+
+
+def _left(group: Path, limit: str, usage: str, cached: str) -> int:
+    facts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    used = int((group / usage).read_text()) - int(facts.get(cached, 0))
+    return max(0, int((group / limit).read_text()) - used)

@@ -8,6 +8,7 @@ import pytest
 
 import remuda as library
 from remuda.record import Record
+from remuda.status import look
 from tests.mpi.killing import SETTINGS, Victim, assert_complete, configured
 from tests.mpi.starting import remuda
 from tests.mpi.test_training import assert_close_runs
@@ -231,5 +232,8 @@ def test_a_resume_after_a_loss_is_exact(tmp_path):
     shutil.rmtree(again / "checkpoints" / "round-000030")
     assert remuda("resume", again, "--ranks", 2).returncode == 0
     assert_same_run(run, again)
+    for folder in (run, again):  # numbers are those from before the loss
+        ranks = [rank for rank in look(folder).ranks if rank["contact"] == "on time"]
+        assert sorted(member for rank in ranks for member in rank["members"]) == [0, 1, 4]
     library.resume(again, rounds=31, engine="stacked", members=4)
     assert len(Record.open(again).rounds()[-1]["generator_loss"]) == 4 and Record.open(again).config.run.lost == ()

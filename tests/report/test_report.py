@@ -246,5 +246,5 @@ def test_no_training_code_is_imported():
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:
                 assert not name.startswith(("torch", "numpy")) and (
-                    not name.startswith("remuda") or name.startswith(("remuda.report", "remuda.errors"))
+                    not name.startswith("remuda") or name.startswith(("remuda.report", "remuda.errors", "remuda.disk"))
                 )
