@@ -155,7 +155,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     """Values with every "section.key=value" applied; a value is TOML, or else taken as text."""
     result = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
-    for assignment in assignments:
+    # Names first: a key that the class does not have is the user's error, whatever the order.
+    for assignment in sorted(assignments, key=lambda text: not text.partition("=")[0].strip().endswith(".name")):
         path, equals, text = assignment.partition("=")
         section, dot, key = path.strip().partition(".")
         if not (equals and dot and key):

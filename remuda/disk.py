@@ -1,6 +1,7 @@
 """Files that are, at any moment and after any crash, the old or the new one."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -11,6 +12,16 @@ def write_text(path: Path, text: str) -> None:
         file.write(text)
     sync(temporary)
     temporary.replace(path)
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Add lines to a file; a last line that a kill has torn is taken off first."""
+    with path.open("ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def sync(path: Path) -> None:

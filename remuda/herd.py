@@ -44,6 +44,11 @@ class Herd:
         return self.strategy.steps_in(self.num_batches)
 
     @property
+    def num_labels(self) -> int:
+        """That the trained model can be asked for."""
+        return self.strategy.num_labels(self.engine.size, len(self.facts.classes))
+
+    @property
     def hosted(self) -> list[int]:
         """The members of this process, by their numbers before any was lost."""
         return [self.sites[member] for member in self.engine.members]
@@ -113,8 +118,7 @@ class Herd:
         return {name: round(seconds, 4) for name, seconds in self.engine.seconds.items()}
 
     def model(self, state: Any, t: int) -> Model:
-        num_labels = self.strategy.num_labels(self.engine.size, len(self.facts.classes))
-        return Model(self.strategy, state, self.facts, num_labels, t)
+        return Model(self.strategy, state, self.facts, self.num_labels, t)
 
 
 def assemble(config: RunConfig, world: World | None = None) -> Herd:

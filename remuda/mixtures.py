@@ -71,7 +71,8 @@ def score(
     """FID of every living cell's mixture by the run's own protocol but for the number of samples; of points, modes."""
     config = _config(Record.open(run), data)
     kinds = "modes" if model.facts.is_points else "fid"
-    judge = Judge(config.data, replace(config.scores, kinds=kinds, samples=samples), model.state.distance.device, say)
+    scores, device = replace(config.scores, kinds=kinds, samples=samples), model.state.distance.device
+    judge = Judge(config.data, scores, device, say, model.num_labels, model.facts.classes)
     living = [each.cell for each in mixtures(model) if each.is_alive]
     return {cell: score_model(judge, only(model, cell), samples, seed) for cell in living}
 

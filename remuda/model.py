@@ -1,5 +1,6 @@
 """A trained herd as one generative model: draw the label, then the image."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from remuda import checkpoints, seeds, trees
 from remuda.data.images import to_bytes
+from remuda.data.memory import available_bytes
 from remuda.devices import find_device
 from remuda.engines import Stacked
 from remuda.errors import UserError
@@ -80,10 +82,20 @@ class Model:
             raise UserError(f"label {label} is unknown: labels are 0 to {self.num_labels - 1}, named {shown}")
         return number
 
+    @property
+    def _bytes_per_sample(self) -> int:
+        """About: its image, noise, which is drawn in double precision, and label."""
+        return math.prod(self.facts.shape) + 12 * self.strategy.gan.networks.latent + 16
+
     def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
         """n label numbers, as ``sample`` describes them."""
         if n < 1:
             raise UserError(f"the number of samples must be at least 1, not {n}")
+        needed, free = n * self._bytes_per_sample, available_bytes()
+        if free is not None and needed > free:
+            raise UserError(
+                f"{n:,} samples need {needed / 2**30:,.1f} GiB of memory, and {free / 2**30:,.1f} are free: take fewer"
+            )
         if labels is None:
             return self.draw_labels(n, seed)
         if isinstance(labels, int | str):

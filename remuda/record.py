@@ -104,16 +104,15 @@ class Record:
     # Rounds
 
     def add_round(self, line: dict[str, Any]) -> None:
-        with (self.folder / "rounds.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        disk.append_lines(self.folder / "rounds.jsonl", [json.dumps(line)])
 
     def rounds(self) -> list[dict[str, Any]]:
         return self._lines("rounds.jsonl")
 
     def add_scores(self, t: int, values: Sequence[Value]) -> None:
         """Of a round; a score that is taken again is one line more, and the last one counts."""
-        with (self.folder / "scores.jsonl").open("a") as file:
-            file.writelines(json.dumps({"round": t, **asdict(value)}) + "\n" for value in values)
+        lines = [json.dumps({"round": t, **asdict(value)}) for value in values]
+        disk.append_lines(self.folder / "scores.jsonl", lines)
 
     def scores(self) -> list[dict[str, Any]]:
         return self._lines("scores.jsonl")
@@ -122,8 +121,7 @@ class Record:
         return any(line["round"] == t for line in self.scores())
 
     def add_loss(self, line: dict[str, Any]) -> None:
-        with (self.folder / "losses.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        disk.append_lines(self.folder / "losses.jsonl", [json.dumps(line)])
 
     def losses(self) -> list[dict[str, Any]]:
         """Of ranks, on the way."""
@@ -133,7 +131,10 @@ class Record:
         """All complete lines; a kill may have torn the last one."""
         path = self.folder / name
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        try:
+            return [json.loads(line) for line in lines if line.endswith("\n")]
+        except ValueError as error:
+            raise UserError(f"{path} cannot be read ({error}): the run is damaged") from None
 
     def forget_rounds_after(self, t: int) -> None:
         """Rounds that were run but not saved will be run again."""

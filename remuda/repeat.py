@@ -69,10 +69,18 @@ def _train(folder: Path, config: RunConfig, progress: Progress) -> None:
     torch.compiler.reset()
     if not _is_run(folder):
         run(config, folder, progress)
-    elif _reached(folder) == config.run.rounds:
+    elif _reached(folder) == config.run.rounds and not _lacks_scores(folder, config):
         progress.note(f"{folder} is finished")
     else:
+        record = Record.open(folder)
+        # What does not change what is learnt may be another now: how it is scored, and where it is trained.
+        record.replace_config(replace(config, run=replace(config.run, rounds=record.config.run.rounds)))
         resume(folder, config.run.rounds, config.engine.device, progress)
+
+
+def _lacks_scores(folder: Path, config: RunConfig) -> bool:
+    """A stop may have cut off the last ones."""
+    return config.scores.every > 0 and not Record.open(folder).has_scores(config.run.rounds)
 
 
 def _refuse_another_run(folder: Path, config: RunConfig) -> None:

@@ -42,15 +42,16 @@ def score(
     place = find_device(device)
     model = load(run, checkpoint, str(place))
     source = config.data if data is None else replace(config.data, path=data)
-    values = score_model(Judge(source, scores, place, say), model, scores.samples, seed)
+    judge = Judge(source, scores, place, say, model.num_labels, model.facts.classes)
+    values = score_model(judge, model, scores.samples, seed)
     record.add_scores(model.round, values)
     report.write(record.folder)
     return values
 
 
-def judge_of(config: RunConfig, device: Any, say: Callable[[str], None]) -> Judge | None:
+def judge_of(config: RunConfig, device: Any, say: Callable[[str], None], num_labels: int) -> Judge | None:
     """Who scores a running herd; made before the first round, so that what is missing is missed at once."""
-    return Judge(config.data, config.scores, device, say) if config.scores.every else None
+    return Judge(config.data, config.scores, device, say, num_labels) if config.scores.every else None
 
 
 def score_round(record: Record, model: Model, judge: Judge, samples: int, say: Callable[[str], None]) -> None:

@@ -102,7 +102,8 @@ class Scribe(Bystander):
             return self.progress.note(f"going on from round {reached + 1} with {where}")
         self.has_begun = True
         data = self.config.data.at(0, platform.node())
-        self.judge = judge_of(replace(self.config, data=data), engine.device, self.progress.note)
+        config, num_labels = replace(self.config, data=data), self.herd.num_labels
+        self.judge = judge_of(config, engine.device, self.progress.note, num_labels)
         self.progress.start(self.record.folder, self.config.run.rounds, reached, engine.size)
 
     def lose(self, ranks: Sequence[Lost], members: Sequence[int], t: int, action: str) -> None:

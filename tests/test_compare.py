@@ -282,3 +282,12 @@ def test_a_torn_last_line_of_scores_is_left_out(tmp_path):
     folder = make_run(tmp_path / "a", [value(FID, 1.0)])
     (folder / "scores.jsonl").open("a").write('{"round": 4, "na')
     assert compare([folder]).columns[0].cells[0].values == [1.0]
+    Record.open(folder).add_scores(4, [value("kid_10k_train_inception", 2.0)])
+    assert [column.cells[0].value for column in compare([folder]).columns] == [1.0, 2.0], "nor does it spoil the next"
+
+
+def test_means_over_other_classes_share_no_column(tmp_path):
+    name = "class-kid_10k_train_inception"
+    a = make_run(tmp_path / "a", [value(name, 3.0, classes=[2.0, 4.0])])
+    b = make_run(tmp_path / "b", [value(name, 1.0, classes=[1.0])], strategy={"loss": "hinge"})
+    assert [column.label for column in compare([a, b]).columns] == [f"{name} [classes 2]", f"{name} [classes 1]"]

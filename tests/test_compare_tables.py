@@ -58,6 +58,14 @@ def test_csv_has_all_the_digits(repeats, tmp_path):
     assert row[f"{FID} spread over"] == "images"
 
 
+def test_csv_has_each_groups_own_floor(tmp_path):
+    a = make_run(tmp_path / "a", [value(FID, 50.0, floor=2.0)])
+    b = make_run(tmp_path / "b", [value(FID, 40.0, floor=3.0)], strategy={"loss": "hinge"})
+    c = make_run(tmp_path / "c", [], strategy={"loss": "minimax"})
+    rows = csv.DictReader(io.StringIO(compare([a, b, c]).render("csv")))
+    assert [row[f"{FID} floor"] for row in rows] == ["2.0", "3.0", ""]
+
+
 def test_markdown(repeats):
     lines = repeats.render("markdown").splitlines()
     assert lines[0].startswith("| name | strategy | seeds |") and lines[0].endswith(f"| {FID} ↓ |")

@@ -46,6 +46,10 @@ def test_another_class_keeps_the_settings_that_it_knows():
     values = {"networks": {"name": "mlp", "latent": 16, "hidden": 128}}
     assert config.override(values, ["networks.name=dcgan"])["networks"] == {"name": "dcgan", "latent": 16}
     assert config.override(values, ["networks.name=mlp"])["networks"] == values["networks"] | {"name": "mlp"}
+    given = ["strategy.lose_every=5", "strategy.name=fl-gan"]  # in either order the user's own is not dropped
+    for order in (given, given[::-1]):
+        with pytest.raises(UserError, match=r"strategy\.lose_every"):
+            config.from_dict(config.override({}, order))
 
 
 BAD = {

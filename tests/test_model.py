@@ -81,3 +81,8 @@ def test_an_earlier_checkpoint(runs):
     assert (early.round, late.round) == (1, 2)
     with pytest.raises(UserError, match="there are 1, 2"):
         remuda.load(runs / "herd", checkpoint=7)
+
+
+def test_more_samples_than_memory_holds_are_refused(runs):
+    with pytest.raises(UserError, match=r"100,000,000,000,000 samples need .* GiB of memory, and .* are free"):
+        remuda.load(runs / "plain").sample(10**14)

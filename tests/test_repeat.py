@@ -57,6 +57,27 @@ def test_each_seed_gets_its_folder(small, tmp_path):
     assert (group.name, len(group.runs)) == ("standalone", 3)
 
 
+def test_scores_that_a_stop_has_cut_off_are_made_up_for(small, tmp_path, monkeypatch):
+    config = changed(small, "scores", every=4, samples=50, kinds="fid")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr("remuda.scribe.score_round", interrupt)
+        repeat(config, tmp_path, 2)
+    finished = repeat(config, tmp_path, 2).finished
+    assert all(Record.open(folder).has_scores(4) for folder in finished)
+
+
+def test_seeds_go_on_with_the_settings_of_the_new_call(small, tmp_path):
+    repeat(changed(small, "run", rounds=2), tmp_path, 2)
+    repeat(changed(small, "scores", every=2, samples=50, kinds="fid"), tmp_path, 2)
+    for seed in range(2):
+        record = Record.open(tmp_path / f"seed-{seed:03d}")
+        assert [line["round"] for line in record.scores()] == [2, 4] and record.config.scores.every == 2
+
+
 def test_finished_ones_stay_and_interrupted_ones_go_on(small, tmp_path):
     whole = repeat(small, tmp_path / "whole", 3)
 

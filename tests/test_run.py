@@ -141,6 +141,13 @@ def test_a_torn_checkpoint_costs_only_the_rounds_since_the_one_before(tiny, tmp_
     assert_same_run(whole, folder)
 
 
+def test_a_line_that_cannot_be_read_is_said(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    (folder / "rounds.jsonl").write_text('{"round": 1,\n')
+    with pytest.raises(UserError, match=r"rounds\.jsonl cannot be read .*the run is damaged"):
+        remuda.resume(folder, rounds=6)
+
+
 def test_nothing_intact_is_said(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     for path in (folder / "checkpoints").glob("*/manifest.json"):

@@ -29,7 +29,7 @@ DIRECTIONS = {
     "copying": LOWER,
 }
 # Values of one name are put together only if they agree in these; the name is a promise, this is the proof.
-PROTOCOL = ("num_samples", "reference", "num_reference", "reference_digest", "network", "network_digest")
+PROTOCOL = ("num_samples", "reference", "num_reference", "reference_digest", "network", "network_digest", "classes")
 
 Protocol = tuple[str | int, ...]
 
@@ -55,13 +55,17 @@ class Column:
     name: str  # of the protocol
     label: str  # the name, and what tells it from columns of the same name
     cells: list[Summary | None]  # one per group
-    floors: list[float]  # of real images, as the runs report it
+    floors: list[list[float]]  # of real images, as the runs of each group report it
 
     @property
     def direction(self) -> str:
         """↓ or ↑, or nothing where neither is the better."""
         kind = self.name.split("_")[0]
         return HIGHER if kind.endswith("-score") else DIRECTIONS.get(kind, "")
+
+    @property
+    def all_floors(self) -> list[float]:
+        return [floor for of_group in self.floors for floor in of_group]
 
     @property
     def best(self) -> float | None:
@@ -91,13 +95,10 @@ def _column(name: str, protocol: Protocol, label: str, groups: list[Group]) -> C
     for i, cell in enumerate(cells[1:], start=1):
         if first and cell and min(len(first.values), len(cell.values)) >= MIN_REPEATS:
             cells[i] = replace(cell, p=mann_whitney(first.values, cell.values))
-    floors = [
-        value.floor
-        for one, cell in zip(groups, cells, strict=True)
-        if cell is not None
-        for value in (_find(run, name, protocol, cell.round) for run in one.runs)
-        if value is not None and value.floor is not None
-    ]
+    floors: list[list[float]] = []
+    for one, cell in zip(groups, cells, strict=True):
+        values = [_find(run, name, protocol, cell.round) for run in one.runs] if cell else []
+        floors.append([value.floor for value in values if value is not None and value.floor is not None])
     return Column(name=name, label=label, cells=cells, floors=floors)
 
 
@@ -134,7 +135,8 @@ def _find(run: Run, name: str, protocol: Protocol, t: int) -> Value | None:
 
 
 def _protocol(value: Value) -> Protocol:
-    return tuple(getattr(value, field) for field in PROTOCOL)
+    fields = (getattr(value, field) for field in PROTOCOL)
+    return tuple(len(field) if isinstance(field, list) else "" if field is None else field for field in fields)
 
 
 def _label(name: str, protocol: Protocol, protocols: list[Protocol]) -> str:

@@ -83,6 +83,12 @@ def _scores(record: Record) -> list[tuple[int, Value]]:
         known = [number for number in (value.spread, value.floor) if number is not None]
         if not all(map(_is_number, [t, value.value, *known])):
             raise _damaged(path, f"line {number}: a score is no finite number")
+        told = (value.name, value.reference, value.reference_digest, value.network, value.network_digest)
+        counts = (value.num_samples, value.num_reference)
+        if not all(isinstance(text, str) for text in told) or not all(map(_is_number, counts)):
+            raise _damaged(path, f"line {number}: its protocol is not whole")
+        if not isinstance(value.classes, list | None):
+            raise _damaged(path, f"line {number}: classes are no list")
         found.append((t, value))
     return found
 

@@ -30,7 +30,7 @@ def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
         found.append("±: mean and standard deviation (n - 1) over seeds.")
     if any(cell.spread is not None and not cell.over_seeds for cell in cells):
         found.append("†: of one run; the spread is over splits or subsets of its images, and says nothing about seeds.")
-    if any(column.floors for column in columns):
+    if any(column.all_floors for column in columns):
         found.append(
             "Real images: the same score of real images that are not in the reference, 10,000 at most, and fewer where "
             "the data or the samples are fewer; with fewer images a distance is larger, an Inception score smaller."

@@ -81,7 +81,7 @@ def as_csv(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
     for i, one in enumerate(groups):
         row: list[object] = [one.name, *_facts(one, str)]
         for column in columns:
-            row += _numbers(column.cells[i], column.floors)
+            row += _numbers(column.cells[i], column.floors[i])
         writer.writerow(["" if value in (None, MISSING) else value for value in row])
     return out.getvalue()
 
@@ -118,9 +118,9 @@ def _cells(groups: list[Group], columns: list[Column]) -> list[list[Cell]]:
         digits = _decimals(column)
         for row, cell in zip(rows, column.cells, strict=True):
             row.append(_cell(cell, digits, column.best))
-        ends = sorted({f"{x:.{digits}f}" for x in column.floors}, key=float)
+        ends = sorted({f"{x:.{digits}f}" for x in column.all_floors}, key=float)
         floor.append(Cell(_span(ends)))
-    return [header, *rows, *([floor] if any(column.floors for column in columns) else [])]
+    return [header, *rows, *([floor] if any(column.all_floors for column in columns) else [])]
 
 
 def _cell(summary: Summary | None, digits: int, best: float | None) -> Cell:
@@ -167,7 +167,7 @@ def _span(ends: Sequence[str]) -> str:
 def _decimals(column: Column) -> int:
     """Four digits of the largest value, none where all are whole numbers."""
     cells = [cell for cell in column.cells if cell is not None]
-    numbers = [x for cell in cells for x in (cell.value, cell.spread or 0.0)] + column.floors
+    numbers = [x for cell in cells for x in (cell.value, cell.spread or 0.0)] + column.all_floors
     if all(x == round(x) for x in numbers):
         return 0
     largest = max(abs(cell.value) for cell in cells) or max(map(abs, numbers))

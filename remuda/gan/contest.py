@@ -74,25 +74,33 @@ class Contest:
         return Sides(generators, Discriminator(pairs.discriminator, rates[1]))
 
     def losses(
-        self, generators: Player, discriminators: Player, images: Tensor, labels: Tensor, noise: Tensor
+        self, generators: Player, discriminators: Player, images: Tensor, labels: Tensor, noise: Tensor, key: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """All against all: the generators' losses (G, D), the discriminators' (D, G)."""
-        loss, generator, discriminator = self.gan.loss, self.gan.generator, self.gan.discriminator
+        """All against all, by what they are trained for: the generators' losses (G, D), the discriminators' (D, G)."""
+        gan = self.gan
 
         def judged(judge: Player, shown: Tensor) -> Tensor:
-            return self.gan.source(apply(discriminator, judge.params, judge.buffers, shown, labels)[0]).float()
+            return apply(gan.discriminator, judge.params, judge.buffers, shown, labels)[0]
 
-        def judged_all(judge: Player) -> Tensor:
-            copies = trees.map(lambda leaf: leaf.expand(len(fakes), *leaf.shape), judge)  # running statistics move
-            return vmap(judged)(copies, fakes)
+        def penalised(judge: Player, shown: Tensor) -> Tensor:
+            return gan.penalty_of(judge.params, judge.buffers, images, shown, labels, key)
 
-        fakes = vmap(lambda g: apply(generator, g.params, g.buffers, noise, labels)[0])(generators)
-        on_real = vmap(lambda judge: judged(judge, images))(discriminators)  # (D, b)
-        on_fakes = vmap(judged_all)(discriminators)  # (D, G, b)
+        def with_all(fn: Callable[[Player, Tensor], Tensor]) -> Callable[[Player], Tensor]:
+            def with_each(judge: Player) -> Tensor:
+                copies = trees.map(lambda leaf: leaf.expand(len(fakes), *leaf.shape), judge)  # running statistics move
+                return vmap(fn)(copies, fakes)
+
+            return with_each
+
+        fakes = vmap(lambda g: apply(gan.generator, g.params, g.buffers, noise, labels)[0])(generators)
+        on_real = vmap(lambda judge: judged(judge, images))(discriminators)  # (D, b, ...)
+        on_fakes = vmap(with_all(judged))(discriminators)  # (D, G, b, ...)
         of_discriminators = vmap(
-            lambda real, row: vmap(lambda fake: loss.discriminator(real, fake, self.gan.real_target))(row)
+            lambda real, row: vmap(lambda fake: gan.discriminator_loss(real, fake, labels, labels))(row)
         )(on_real, on_fakes)
-        return vmap(vmap(loss.generator))(on_fakes).T, of_discriminators
+        if gan.lipschitz == "penalty":
+            of_discriminators = of_discriminators + vmap(with_all(penalised))(discriminators)
+        return vmap(vmap(lambda fake: gan.generator_loss(fake, labels)))(on_fakes).T, of_discriminators
 
     def fitnesses(
         self, sides: Sides, measure: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor, key: Tensor
@@ -100,7 +108,7 @@ class Contest:
         """Of each generator and each discriminator: the measure of its losses (individuals, opponents)."""
         noise = seeds.normal(key, (len(labels), self.gan.networks.latent))
         players = sides.generators.player, sides.discriminators.player
-        of_generators, of_discriminators = self.losses(*players, images, labels, noise)
+        of_generators, of_discriminators = self.losses(*players, images, labels, noise, seeds.fold(key, 1))
         return measure(of_generators), measure(of_discriminators)
 
     def train(self, sides: Sides, others: Sides | None, turns: Turns) -> tuple[Sides, dict[str, Tensor]]:

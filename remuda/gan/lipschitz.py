@@ -43,6 +43,16 @@ class SpectralNorm(nn.Module):
         return torch.dot(improved, matrix @ right)
 
 
+def vector_names(network: nn.Module) -> set[str]:
+    """The singular vectors among a network's buffers."""
+    wrappers = [(name, module) for name, module in network.named_modules() if isinstance(module, SpectralNorm)]
+    return {
+        f"{name}.{buffer}" if name else buffer
+        for name, wrapper in wrappers
+        for buffer, _ in wrapper.named_buffers(recurse=False)
+    }
+
+
 def _buffer_name(parameter: str) -> str:
     return "left_" + parameter.replace(".", "_")
 

@@ -148,14 +148,9 @@ class GAN:
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             on_real, buffers = apply(self.discriminator, params, discriminator.buffers, real, labels)
             on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, fake_labels)
-            source = self.source(on_real).float(), self.source(on_fakes).float()
-            value = self.loss.discriminator(*source, self.real_target)
-            if self.networks.auxiliary:
-                value = value + class_loss(on_real[:, 1:].float(), labels)
-                value = value + class_loss(on_fakes[:, 1:].float(), fake_labels)
+            value = self.discriminator_loss(on_real, on_fakes, labels, fake_labels)
             if self.lipschitz == "penalty":
-                slopes = self._slopes_between(params, buffers, real, fakes, labels, key)
-                value = value + self.penalty * gradient_penalty(slopes)
+                value = value + self.penalty_of(params, buffers, real, fakes, labels, key)
             return value, buffers
 
         value, buffers, slopes = calculus.value_and_grad(loss, discriminator.params)
@@ -168,13 +163,32 @@ class GAN:
         """Of the discriminator's outputs those that tell real from fake, (b,); the others are logits of classes."""
         return outputs[:, 0] if self.networks.auxiliary else outputs
 
-    def _slopes_between(self, params, buffers, real, fakes, labels, key) -> Tensor:
-        """The critic's slopes at random points on the lines from real to fake images."""
+    def discriminator_loss(self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor) -> Tensor:
+        """Of its outputs at real images and at fakes, without what depends on its slopes."""
+        source = self.source(on_real).float(), self.source(on_fakes).float()
+        value = self.loss.discriminator(*source, self.real_target)
+        if self.networks.auxiliary:
+            value = value + class_loss(on_real[:, 1:].float(), labels)
+            value = value + class_loss(on_fakes[:, 1:].float(), fake_labels)
+        return value
+
+    def generator_loss(
+        self, on_fakes: Tensor, labels: Tensor, loss: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """Of the discriminator's outputs at its fakes; by another loss than the GAN's, where one is given."""
+        value = (loss or self.loss.generator)(self.source(on_fakes).float())
+        if self.networks.auxiliary:
+            value = value + class_loss(on_fakes[:, 1:].float(), labels)
+        return value
+
+    def penalty_of(self, params, buffers, real, fakes, labels, key) -> Tensor:
+        """For the critic's slopes at random points on the lines from real to fake images."""
         place = seeds.uniform(seeds.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
         between = real + place * (fakes - real)
-        return calculus.slope(
+        slopes = calculus.slope(
             lambda images: self.source(apply(self.discriminator, params, buffers, images, labels)[0]).sum(), between
         )
+        return self.penalty * gradient_penalty(slopes)
 
     def judge(
         self,
@@ -184,14 +198,10 @@ class GAN:
         generator_loss: Callable[[Tensor], Tensor] | None = None,
     ) -> tuple[Player, Tensor, Tensor]:
         """The slope of the generator's loss at every fake, and that loss; only the discriminator's buffers move."""
-        generator_loss = generator_loss or self.loss.generator
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             outputs, buffers = apply(self.discriminator, discriminator.params, discriminator.buffers, images, labels)
-            value = generator_loss(self.source(outputs).float())
-            if self.networks.auxiliary:
-                value = value + class_loss(outputs[:, 1:].float(), labels)
-            return value, buffers
+            return self.generator_loss(outputs, labels, generator_loss), buffers
 
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
         return discriminator._replace(buffers=buffers), feedback, value

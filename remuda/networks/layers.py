@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remuda import seeds
+from remuda.errors import UserError
 from remuda.networks import products
 
 MOMENTUM = 0.1  # of BatchNorm's running statistics, in all the papers' tables
@@ -55,6 +56,8 @@ class BatchNorm2d(nn.BatchNorm2d):
         self.num_batches_tracked = None
 
     def forward(self, input: Tensor) -> Tensor:
+        if self.training and input.shape[0] * math.prod(input.shape[2:]) == 1:
+            raise UserError("BatchNorm has no statistics of a single pixel: raise strategy.batch_size above 1")
         return self.formulas(input) if self.training and torch.compiler.is_compiling() else super().forward(input)
 
     def formulas(self, input: Tensor) -> Tensor:

@@ -1,52 +1,69 @@
 """Judges samples: feature network, reference and kinds put together, and every value with its protocol."""
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from remuda import disk
-from remuda.data import DataConfig
+from remuda.data import DataConfig, Dataset
 from remuda.data import load as load_data
+from remuda.data.config import Split
 from remuda.errors import UserError
-from remuda.scores import cache
 from remuda.scores.base import FeatureNetwork, Value
 from remuda.scores.classifier import Classifier
 from remuda.scores.config import ScoreConfig
-from remuda.scores.digests import text_digest
+from remuda.scores.floors import Floors
 from remuda.scores.inception import Inception
 from remuda.scores.kinds import KINDS, NEEDS, Kind, Measured, Subject
 from remuda.scores.network import find_network
-from remuda.scores.reference import Reference, look
+from remuda.scores.reference import look
 
 
 class Judge:
     """Knows the real images; ``score`` compares samples with them."""
 
-    def __init__(self, data: DataConfig, config: ScoreConfig, device: torch.device, say: Callable[[str], None]):
-        self.config, self.device, self.say = config, device, say
+    def __init__(
+        self,
+        data: DataConfig,
+        config: ScoreConfig,
+        device: torch.device,
+        say: Callable[[str], None],
+        num_labels: int | None = None,  # that the model can be asked for, 0: none; None: all that the data have
+        classes: Sequence[str] | None = None,  # that the model's data had; None: whatever these have
+    ):
+        self.config, self.say = config, say
+        wanted_kinds(config.kinds)  # before anything is read
         data = replace(data, limit=0, partition="auto")  # the whole split is the reference, whatever was trained on
-        dataset = load_data(data, config.reference)
+        dataset, other = load_data(data, config.reference), self._other_split(data)
+        if classes is not None and list(classes) != list(dataset.classes):
+            raise UserError(
+                f"the classes of {dataset.name} are not those that the run was trained on, {', '.join(classes[:12])}: "
+                "score it against data with the same classes"
+            )
+        self.num_labels = len(dataset.classes) if num_labels is None else num_labels
         self.is_points = dataset.images.is_floating_point()
         self.network: FeatureNetwork | None = None
         if not self.is_points:
             self.network = find_network(data, dataset.shape, config.classifier, device, say)
+        # What cannot be had is missed before all images are looked at, and before anything is trained.
+        self.has_other_split = other is not None
+        self._suited_kinds(has_labels=self.num_labels > 0)
         self.reference = look(dataset, config.reference, self.network, device, say)
-        self.held_out = self._look_at_other_split(data)
-        self._chosen(has_labels=True)  # so that a kind that cannot be had is missed before anything is trained
+        self.held_out = None if other is None else look(other, self._other, self.network, device, say)
+        self.floors = Floors(self.reference, self.held_out, self.network, self.num_labels, say)
 
-    def _look_at_other_split(self, data: DataConfig) -> Reference | None:
-        other = "test" if self.config.reference == "train" else "train"
+    @property
+    def _other(self) -> Split:
+        return "test" if self.config.reference == "train" else "train"
+
+    def _other_split(self, data: DataConfig) -> Dataset | None:
         try:
-            dataset = load_data(data, other)
+            return load_data(data, self._other)
         except UserError as error:
             self.say(f"there is no floor beside the scores, as {error}")
             return None
-        return look(dataset, other, self.network, self.device, self.say)
 
     def score(self, images: Tensor, labels: Tensor | None, seed: int) -> list[Value]:
         """All scores of the configuration that suit; images (n, C, H, W) as the data set has them.
@@ -60,11 +77,11 @@ class Judge:
                 "an earlier checkpoint"
             )
         features = None if self.network is None else self.network(images)
-        subject = Subject(images, labels, features, seed)
+        subject = Subject(images, labels, self.num_labels, features, seed)
         shared = time.perf_counter() - began
         values: list[Value] = []
         reasons: list[str] = []
-        for name, kind in self._chosen(labels is not None).items():
+        for name, kind in self._suited_kinds(labels is not None).items():
             began = time.perf_counter()
             try:
                 measured = kind.measure(subject, self.reference, self.held_out)
@@ -79,30 +96,28 @@ class Judge:
             self.say(reason)
         return values
 
-    def _chosen(self, has_labels: bool) -> dict[str, Kind]:
+    def _suited_kinds(self, has_labels: bool) -> dict[str, Kind]:
         have = {"points"} if self.is_points else {"images"}
         facts = {
             "head": self.network is not None and self.network.has_head,
             "classifier": isinstance(self.network, Classifier),
             "labels": has_labels,
-            "held-out": self.held_out is not None,
-            "trained-on": self.reference.split == "train",
+            "held-out": self.has_other_split,
+            "trained-on": self.config.reference == "train",
         }
         have |= {name for name, fact in facts.items() if fact}
-        wanted = [name.strip() for name in self.config.kinds.split(",") if name.strip()]
+        wanted = wanted_kinds(self.config.kinds)
         if wanted in (["auto"], ["all"]):
             every = wanted == ["all"]
             return {name: k for name, k in KINDS.items() if k.needs <= have and (every or k.by_default)}
         for name in wanted:
-            if name not in KINDS:
-                raise UserError(f"there is no score {name!r}: known are auto, all, {', '.join(KINDS)}")
             for need in NEEDS:  # in a fixed order
                 if need in KINDS[name].needs - have:
                     raise UserError(f"{name} cannot be measured here: {NEEDS[need]}")
         return {name: KINDS[name] for name in wanted}
 
     def _values(self, name: str, kind: Kind, measured: Measured, subject: Subject, seconds: float) -> list[Value]:
-        floors, floor_samples = self._floors(name, kind, len(subject.images), subject.labels)
+        floor = self.floors.of(name, kind, len(subject.images))
         network = self.network if kind.looks else None
         split = self.reference.split if kind.compares else ""
         seen_by = network.name.split("-")[0] if network else ("" if self.is_points else "pixels")
@@ -110,8 +125,8 @@ class Judge:
             Value(
                 name=protocol_name(self._shown(part), len(subject.images), split, seen_by),
                 **measure._asdict(),
-                floor=floors.get(part),
-                floor_samples=floor_samples if part in floors else 0,
+                floor=floor.values.get(part),
+                floor_samples=floor.num_images if part in floor.values else 0,
                 num_samples=len(subject.images),
                 seed=subject.seed,
                 reference=split,
@@ -131,41 +146,6 @@ class Judge:
             return part
         return self.reference.name.split(":")[0] + "-score"
 
-    def _floors(self, name: str, kind: Kind, n: int, labels: Tensor | None) -> tuple[dict[str, float], int]:
-        """The same scores of real images that are not in the reference, from the cache where they are there."""
-        if self.held_out is None or self.held_out.features is None or not kind.looks:
-            return {}, 0
-        count = min(n, len(self.held_out.rows))
-        return self._measured_floors(name, kind, count, labels), count
-
-    def _measured_floors(self, name: str, kind: Kind, count: int, labels: Tensor | None) -> dict[str, float]:
-        assert self.held_out is not None and self.held_out.features is not None and self.network is not None
-        num_labels = 0 if labels is None else int(labels.max()) + 1
-        parts = name, count, num_labels, self.reference.digest, self.held_out.digest, self.network.digest
-        path = cache.folder("floors") / f"{name}-{text_digest(' '.join(map(str, parts)))}.json"
-        found = _read_json(path)
-        if found is not None:
-            return found
-        # Rows are spread over the classes in the order of the split: a step through them keeps the spread.
-        chosen = torch.linspace(0, len(self.held_out.rows) - 1, count).round().long()
-        real_labels = self.held_out.sample_labels[chosen]
-        if num_labels:
-            chosen, real_labels = chosen[real_labels < num_labels], real_labels[real_labels < num_labels]
-        features = self.held_out.features.rows(chosen.to(self.held_out.features.values.device))
-        subject = Subject(self.held_out.images[self.held_out.rows[chosen]], real_labels, features, 0)
-        try:
-            measured = kind.measure(subject, self.reference, self.held_out)
-        except UserError as error:
-            self.say(f"no floor beside {name}, as {error}")
-            return {}
-        floors = {part: measure.value for part, measure in measured.items()}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            disk.write_text(path, json.dumps(floors))
-        except OSError as error:
-            self.say(f"floors cannot be kept in {path.parent} ({error}): set REMUDA_CACHE")
-        return floors
-
 
 def protocol_name(kind: str, num_samples: int, split: str, seen_by: str) -> str:
     """fid_10k_train_inception: what, of how many samples, against which split, seen by whom."""
@@ -173,8 +153,15 @@ def protocol_name(kind: str, num_samples: int, split: str, seen_by: str) -> str:
     return "_".join(part for part in (kind, count, split, seen_by) if part)
 
 
-def _read_json(path: Path) -> dict[str, float] | None:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None  # absent or torn: it is measured again
+def wanted_kinds(text: str) -> list[str]:
+    """The kinds that a setting names: known ones, or auto, or all."""
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    known = f"known are auto, all, {', '.join(KINDS)}"
+    if not wanted:
+        raise UserError(f"no score is asked for: {known}")
+    for name in wanted:
+        if name in ("auto", "all") and len(wanted) > 1:
+            raise UserError(f"{name} stands for several scores and cannot be asked for beside others: leave one out")
+        if name not in ("auto", "all", *KINDS):
+            raise UserError(f"there is no score {name!r}: {known}")
+    return wanted

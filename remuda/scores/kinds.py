@@ -30,6 +30,7 @@ class Subject(NamedTuple):
 
     images: Tensor  # (n, C, H, W) uint8; points (n, 2, 1, 1)
     labels: Tensor | None  # (n,), where the model was asked for labels
+    num_labels: int  # that it can be asked for, whether these images have them all or not
     features: Features | None
     seed: int  # of random subsets
 
@@ -120,9 +121,8 @@ def _features(subject: Subject) -> Features:
 
 
 def _by_class(subject: Subject, reference: Reference) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-    """Of classes that the reference has images of and the model was asked for."""
-    fake_labels = cast(Tensor, subject.labels).cpu()
-    num_classes = int(fake_labels.max()) + 1
+    """Of the classes that the model can be asked for."""
+    fake_labels, num_classes = cast(Tensor, subject.labels).cpu(), subject.num_labels
     known = (reference.sample_labels < num_classes).nonzero()[:, 0]
     real = cast(Features, reference.features).values
     rows = real[known.to(real.device)]

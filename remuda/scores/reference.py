@@ -13,7 +13,7 @@ from remuda.data.partition import evenly
 from remuda.errors import UserError
 from remuda.scores import cache
 from remuda.scores.base import FeatureNetwork, Features
-from remuda.scores.digests import image_digest, text_digest
+from remuda.scores.digests import image_digest, tensor_digest, text_digest
 from remuda.scores.gaussian import Gaussian
 
 SAMPLE = 10_000  # images whose features are kept; the mean and the covariance are those of all
@@ -29,6 +29,7 @@ class Reference:
     images: Tensor
     labels: Tensor
     digest: str  # of the images
+    key: str  # of images and labels: of which ones the features are kept depends on these
     gaussian: Gaussian | None  # of the features of all images; None where no network looks at them
     features: Features | None  # of the images at ``rows``
     rows: Tensor  # spread evenly over the classes
@@ -47,17 +48,18 @@ def look(
 ) -> Reference:
     """Through the network's eyes, or without one."""
     digest = image_digest(dataset.images)
+    key = text_digest(f"{digest} {tensor_digest({'labels': dataset.labels})}")
     rows = torch.from_numpy(evenly(dataset.labels.numpy(), SAMPLE))
     gaussian = features = None
     if network is not None:
-        path = cache.folder("references") / f"{network.name}-{text_digest(f'{digest} {network.digest} {SAMPLE}')}.st"
+        path = cache.folder("references") / f"{network.name}-{text_digest(f'{key} {network.digest} {SAMPLE}')}.st"
         found = _read(path, device, say)
         if found is None:
             say(f"{network.name} looks at the {len(dataset.images):,} {split} images, once for these data")
             found = _look_at_all(dataset.images, rows, network)
             _keep(path, found, say)
         gaussian, features = found
-    return Reference(dataset.name, split, dataset.images, dataset.labels, digest, gaussian, features, rows)
+    return Reference(dataset.name, split, dataset.images, dataset.labels, digest, key, gaussian, features, rows)
 
 
 def _look_at_all(images: Tensor, rows: Tensor, network: FeatureNetwork) -> tuple[Gaussian, Features]:
@@ -83,7 +85,11 @@ def _read(path: Path, device: torch.device, say: Callable[[str], None]) -> tuple
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118
+            digest = (file.metadata() or {})["digest"]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if digest != tensor_digest(tensors):
+            raise UserError("it does not match its digest")
+        tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         features = Features(tensors.pop("features"), tensors.pop("probabilities", None))
         tensors["count"] = tensors["count"].cpu()
         return Gaussian.from_tensors(tensors), features
@@ -98,6 +104,6 @@ def _keep(path: Path, found: tuple[Gaussian, Features], say: Callable[[str], Non
     if features.probabilities is not None:
         tensors["probabilities"] = features.probabilities
     try:
-        cache.write(path, tensors, {})
+        cache.write(path, tensors, {"digest": tensor_digest(tensors)})
     except OSError as error:
         say(f"statistics of the reference cannot be kept in {path.parent} ({error}): set REMUDA_CACHE")

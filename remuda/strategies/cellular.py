@@ -79,6 +79,8 @@ class Cellular(Strategy):
             raise UserError(f"strategy.lr_mutation_probability must be in [0, 1], not {self.lr_mutation_probability}")
         if not self.mixture_mutation > 0:
             raise UserError(f"strategy.mixture_mutation must be above 0, not {self.mixture_mutation}")
+        if self.mustangs != "none" and self.loss not in ("non-saturating", "minimax"):
+            raise UserError(f"strategy.mustangs draws losses of probabilities, not of {self.loss}: leave it at none")
         read_schedule(self.schedule)
 
     @property
@@ -114,7 +116,10 @@ class Cellular(Strategy):
         updates = self.steps_per_round or images_per_member / (
             self.batch_size * self.batches_per_turn / updates_per_turn
         )
-        return int(-(-updates // updates_per_turn)) * self.batches_per_turn
+        num_batches = int(-(-updates // updates_per_turn)) * self.batches_per_turn
+        if num_batches * self.batch_size < 2:
+            raise UserError("a cell needs two real images a round: raise strategy.batch_size or steps_per_round")
+        return num_batches
 
     def steps_in(self, num_batches: int) -> int:
         return num_batches // self.batches_per_turn * (1 + self.skip_discriminator)

@@ -13,7 +13,7 @@ A round is E local epochs and one averaging.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import Pair, Player
+from remuda.gan.lipschitz import vector_names
+from remuda.gan.optimizers import Moments
 from remuda.networks.layers import BatchNorm2d
 from remuda.strategies.base import Metrics, Strategy
 from remuda.strategies.md_gan import WORKERS
@@ -47,6 +49,12 @@ class FLGAN(Strategy):
         if not 0 < self.fraction <= 1:
             raise UserError(f"strategy.fraction must be above 0 and at most 1, not {self.fraction}")
 
+    def bind(self, *args: Any, **settings: Any) -> Self:
+        bound = super().bind(*args, **settings)
+        if self.local_norms and not (norm_names(bound.gan.generator) | norm_names(bound.gan.discriminator)):
+            raise UserError("strategy.local_norms has no meaning for networks without BatchNorm: leave it at false")
+        return bound
+
     def num_members(self, requested: int, num_classes: int) -> int:
         return requested or WORKERS
 
@@ -64,10 +72,13 @@ class FLGAN(Strategy):
     def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
         trained, losses = self.train_pairs(engine, state, real, t)
         weights = self.weights(engine.size, t)
+        if self.fraction < 1:  # who does not take part stays as it was
+            active = (weights > 0)[list(engine.members)].to(engine.device)
+            trained = engine.map(_if_active, active, trained, state)
         generator, discriminator, average = trained
         if self.sync != "discriminator":
             generator = self.average(engine, generator, weights, self.gan.generator)
-            average = engine.mean(average, weights) if average else average
+            average = self._mean_but(engine, average, self.local_names(self.gan.generator), weights)
         if self.sync != "generator":
             discriminator = self.average(engine, discriminator, weights, self.gan.discriminator)
         return Pair(generator, discriminator, average), losses
@@ -83,14 +94,19 @@ class FLGAN(Strategy):
 
     def average(self, engine: Engine, player: Player, weights: Tensor, network: nn.Module) -> Player:
         """The mean of a player's tensors, but for those that stay local."""
-        local = norm_names(network) if self.local_norms else set()
+        local = self.local_names(network)
         params, buffers = (self._mean_but(engine, tree, local, weights) for tree in (player.params, player.buffers))
         moments = player.moments
         if self.sync_optimizer == "average":
-            moments = engine.mean(moments, weights)
-        elif self.sync_optimizer == "reset":
+            first, second = (self._mean_but(engine, tree, local, weights) for tree in (moments.first, moments.second))
+            moments = Moments(first, second, engine.mean(moments.steps, weights))
+        elif self.sync_optimizer == "reset":  # also of what stays local: the count of updates is one for all
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
+
+    def local_names(self, network: nn.Module) -> set[str]:
+        """What is not averaged: singular vectors, whose signs are a matter of chance, and FedBN's layers."""
+        return vector_names(network) | (norm_names(network) if self.local_norms else set())
 
     def _mean_but(self, engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor) -> Tree:
         shared = {name: tensor for name, tensor in tensors.items() if name not in local}
@@ -118,6 +134,10 @@ def norm_names(network: nn.Module) -> set[str]:
     norms = [name for name, module in network.named_modules() if isinstance(module, BatchNorm2d)]
     tensors = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
     return {tensor for tensor in tensors if any(tensor.startswith(f"{norm}.") for norm in norms)}
+
+
+def _if_active(active: Tensor, new: Tree, old: Tree) -> Tree:
+    return trees.map(lambda a, b: torch.where(active, a, b), new, old)
 
 
 def _mean_row(leaf: Tensor) -> Tensor:

@@ -152,7 +152,8 @@ class MDGAN(Strategy):
         (generator, average), noise, classes, places, weights = server
         _, buffers, pull = self.gan.imagine(generator, noise.flatten(0, 1), classes.flatten())
         shares = one_hot(places[:, 0], len(noise)).T * weights  # (k, N): who judged which batch, and what it counts
-        slopes = torch.einsum("kn,n...->k...", shares, feedback)
+        is_there = (weights > 0).reshape(-1, *[1] * (feedback.ndim - 1))
+        slopes = torch.einsum("kn,n...->k...", shares, torch.where(is_there, feedback, 0.0))  # 0 times NaN is not 0
         generator = self.gan.descend(generator._replace(buffers=buffers), pull(slopes.flatten(0, 1)))
         return Server(generator, blend(average, generator, self.ema) if self.ema else average)
 
@@ -174,6 +175,11 @@ class MDGAN(Strategy):
 
     def resize(self, state: State, size: int) -> State:
         """Who comes late begins with a copy of another's discriminator, as section IV-A has it."""
+        if self.lose_every:
+            raise UserError(
+                "strategy.lose_every loses the members with which a run began, one after the other: leave run.members "
+                "as it was"
+            )
         return state._replace(workers=trees.resize(state.workers, size))
 
     def generate(self, state: State, noise: Tensor, labels: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from remuda.gan.contest import Contest, Sides, Turns
 from remuda.gan.losses import MUSTANGS, drawn_loss
 from remuda.gan.players import apply
 from remuda.networks import DCGAN, MLP
+from remuda.networks.acgan import ACGANMLP
 
 SHAPE = (1, 8, 8)
-NETWORKS = {"mlp": MLP(latent=5, hidden=7), "dcgan": DCGAN(latent=5, width=8)}
+NETWORKS = {"mlp": MLP(latent=5, hidden=7), "dcgan": DCGAN(latent=5, width=8), "acgan": ACGANMLP(latent=5, hidden=7)}
 
 
 def contest(networks="mlp", own_rates=False, drawing="none", discriminator_steps=1, **settings):
@@ -19,10 +20,9 @@ def contest(networks="mlp", own_rates=False, drawing="none", discriminator_steps
         networks=NETWORKS[networks],
         shape=SHAPE,
         num_classes=3,
-        loss=LOSSES["non-saturating"],
         generator_optimizer=Adam(0.01, 0.5, 0.9),
         discriminator_optimizer=Adam(0.02, 0.5, 0.9),
-        **settings,
+        **{"loss": LOSSES["non-saturating"], **settings},
     )
     return Contest(gan, discriminator_steps, own_rates, drawing)
 
@@ -40,16 +40,39 @@ def test_all_against_all_is_a_double_loop(networks):
     game = contest(networks)
     generators, discriminators = game.enter([1, 2, 3]), game.enter([4, 5])
     images, labels, noise = (leaf[0] for leaf in turns(1)[:3])
-    of_g, of_d = game.losses(generators.generators.player, discriminators.discriminators.player, images, labels, noise)
+    players = generators.generators.player, discriminators.discriminators.player
+    of_g, of_d = game.losses(*players, images, labels, noise, torch.tensor(8))
     for i in range(3):
         for j in range(2):
             g, d = trees.row(generators.generators.player, i), trees.row(discriminators.discriminators.player, j)
             fakes, _ = apply(game.gan.generator, g.params, g.buffers, noise, labels)
             on_fakes, _ = apply(game.gan.discriminator, d.params, d.buffers, fakes, labels)
             on_real, _ = apply(game.gan.discriminator, d.params, d.buffers, images, labels)
-            assert torch.isclose(of_g[i, j], game.gan.loss.generator(on_fakes), atol=1e-6)
-            assert torch.isclose(of_d[j, i], game.gan.loss.discriminator(on_real, on_fakes, 1.0), atol=1e-6)
+            assert torch.isclose(of_g[i, j], game.gan.generator_loss(on_fakes, labels), atol=1e-6)
+            expected = game.gan.discriminator_loss(on_real, on_fakes, labels, labels)
+            assert torch.isclose(of_d[j, i], expected, atol=1e-6)
     assert of_g.shape == (3, 2) and of_d.shape == (2, 3)
+
+
+@pytest.mark.parametrize("networks", NETWORKS)
+@pytest.mark.parametrize("settings", [{}, {"loss": LOSSES["wasserstein"], "lipschitz": "penalty"}], ids=["", "penalty"])
+def test_losses_are_those_that_are_trained(networks, settings):
+    """With the class loss of an auxiliary classifier, and with the penalty for slopes."""
+    game = contest(networks, **settings)
+    generators, discriminators = game.enter([1, 2, 3]).generators.player, game.enter([4, 5]).discriminators.player
+    images, labels, noise = (leaf[0] for leaf in turns(1)[:3])
+    key = torch.tensor(8)
+    of_g, of_d = game.losses(generators, discriminators, images, labels, noise, key)
+    for i in range(3):
+        for j in range(2):
+            g, d = trees.row(generators, i), trees.row(discriminators, j)
+            fakes, _, _ = game.gan.imagine(g, noise, labels)
+            _, _, cost = game.gan.judge(d, fakes, labels)
+            assert torch.isclose(of_g[i, j], cost, atol=1e-5)
+            _, cost = game.gan.discriminate(d, images, fakes, labels, key)
+            # In training, the second batch finds BatchNorm's and dropout's buffers as the first has left them.
+            if networks != "dcgan":
+                assert torch.isclose(of_d[j, i], cost, atol=1e-5)
 
 
 def test_fitness_is_a_measure_of_the_losses():
@@ -58,7 +81,7 @@ def test_fitness_is_a_measure_of_the_losses():
     images, labels, key = turns(1).images[0], turns(1).labels[0], torch.tensor(7)
     of_g, of_d = game.fitnesses(sides, lambda losses: losses.amax(1), images, labels, key)
     players = sides.generators.player, sides.discriminators.player
-    losses = game.losses(*players, images, labels, seeds.normal(key, (6, 5)))
+    losses = game.losses(*players, images, labels, seeds.normal(key, (6, 5)), seeds.fold(key, 1))
     assert torch.equal(of_g, losses[0].amax(1)) and torch.equal(of_d, losses[1].amax(1))
 
 

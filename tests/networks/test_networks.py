@@ -124,3 +124,9 @@ def test_batch_norm_written_out():
     assert torch.allclose(written.formulas(x), native(x), atol=1e-6)
     for name, buffer in native.named_buffers():
         assert torch.allclose(dict(written.named_buffers())[name], buffer, atol=1e-6)
+
+
+def test_a_single_pixel_has_no_statistics():
+    with pytest.raises(UserError, match=r"raise strategy\.batch_size above 1"):
+        BatchNorm2d(3, 0.8)(torch.randn(1, 3, 1, 1))
+    BatchNorm2d(3, 0.8).eval()(torch.randn(1, 3, 1, 1))

@@ -9,13 +9,14 @@ from remuda.data import DataConfig, load
 from remuda.errors import UserError
 from remuda.scores.config import ScoreConfig
 from remuda.scores.judge import Judge, protocol_name
+from remuda.scores.reference import look
 
 CPU = torch.device("cpu")
 DIGITS = DataConfig(name="digits")
 
 
-def judge(data=DIGITS, say=lambda text: None, **settings):
-    return Judge(data, ScoreConfig(**settings), CPU, say)
+def judge(data=DIGITS, say=lambda text: None, num_labels=None, classes=None, **settings):
+    return Judge(data, ScoreConfig(**settings), CPU, say, num_labels, classes)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def digits():
 
 
 def test_real_images_reach_their_floor(digits):
-    values = {value.name: value for value in judge(kinds="all").score(digits.images, digits.labels, seed=0)}
+    values = {value.name: value for value in judge(kinds="all", num_labels=10).score(digits.images, digits.labels, 0)}
     assert set(values) == {
         "fid_296_train_lenet",
         "kid_296_train_lenet",
@@ -78,6 +79,8 @@ def test_noise_is_far_away_and_copies_are_found(digits):
     ("kinds", "words"),
     [
         ("fib", "there is no score 'fib'"),
+        (" , ", "no score is asked for: known are auto, all, fid"),
+        ("auto,fid", "auto stands for several scores"),
         ("modes", "points of ring and grid"),
         ("fid,modes", "points of ring and grid"),
     ],
@@ -92,7 +95,14 @@ def test_copies_are_looked_for_in_training_images_alone():
         judge(kinds="copying", reference="test")
 
 
+def test_a_wrong_name_is_missed_before_anything_is_read():
+    with pytest.raises(UserError, match="there is no score 'fib'"):
+        judge(DataConfig(name="mnist", path="/nowhere"), kinds="fid,fib")
+
+
 def test_labels_that_a_model_does_not_know(digits):
+    with pytest.raises(UserError, match="asked for labels"):
+        judge(kinds="fid,class-kid", num_labels=0)
     with pytest.raises(UserError, match="asked for labels"):
         judge(kinds="class-kid").score(digits.images, None, 0)
     names = {value.name.split("_")[0] for value in judge().score(digits.images, None, 0)}
@@ -107,6 +117,63 @@ def test_degenerate_samples_get_a_sentence(digits):
         strict.score(digits.images[:1], None, 0)
     with pytest.raises(UserError, match=r"3 x 8 x 8|3, 8, 8|3x8x8"):
         strict.score(digits.images.expand(-1, 3, -1, -1), None, 0)
+
+
+def test_floors_are_those_of_all_real_images_whatever_was_drawn(digits):
+    """Of a model that knows three of ten classes, and of samples that lack some class."""
+    few = digits.labels < 3
+    whole = {value.name.split("_")[0]: value for value in judge(kinds="all").score(digits.images, None, 0)}
+    strict = judge(kinds="all", num_labels=3)
+    part = {value.name.split("_")[0]: value for value in strict.score(digits.images[few], digits.labels[few], 0)}
+    assert whole["fid"].floor == pytest.approx(2.47, abs=0.005) and whole["fid"].floor_samples == 296
+    for kind in ("class-kid", "class-fid", "diversity"):
+        num_images = int((digits.labels[torch.linspace(0, 295, int(few.sum())).round().long()] < 3).sum())
+        assert part[kind].floor_samples == num_images and len(part[kind].classes) == 3
+    assert part["tvd"].floor_samples == int(few.sum()) and part["tvd"].floor < 0.2 < 0.6 < part["tvd"].value
+
+
+def test_a_class_without_samples_is_missed(digits):
+    said, known = [], digits.labels < 9
+    (fid,) = judge(say=said.append, kinds="fid,class-kid", num_labels=10).score(
+        digits.images[known], digits.labels[known], 0
+    )
+    assert fid.name.startswith("fid") and any("generated images of class 9" in text for text in said)
+
+
+def test_other_classes_than_those_of_the_run_are_refused(digits):
+    with pytest.raises(UserError, match="not those that the run was trained on, 0, 1, 7"):
+        judge(kinds="fid", classes=["0", "1", "7"])
+    judge(kinds="fid", classes=list(digits.classes))
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "{}", '{"fid": "x"}', '{"fid": NaN}', "torn"])
+def test_a_damaged_floor_is_measured_again(monkeypatch, tmp_path, digits, content):
+    monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
+    (first,) = judge(kinds="fid").score(digits.images, None, 0)
+    (path,) = (tmp_path / "floors").iterdir()
+    path.write_text(content)
+    (again,) = judge(kinds="fid").score(digits.images, None, 0)
+    assert again.floor == first.floor
+
+
+def test_a_flipped_bit_in_the_cache_is_noticed(monkeypatch, tmp_path, digits):
+    monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
+    (first,) = judge(kinds="fid").score(digits.images, None, 0)
+    for path in (tmp_path / "references").iterdir():
+        raw = bytearray(path.read_bytes())
+        raw[-9] ^= 64
+        path.write_bytes(raw)
+    said: list[str] = []
+    (again,) = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
+    assert sum("does not match its digest" in text for text in said) == 2 and again.value == first.value
+
+
+def test_other_labels_have_a_cache_of_their_own(monkeypatch, tmp_path, digits):
+    monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
+    network = judge(kinds="fid").network
+    said: list[str] = []
+    look(replace(digits, labels=digits.labels.flip(0)), "test", network, CPU, said.append)
+    assert len(said) == 1
 
 
 def test_points_have_modes():

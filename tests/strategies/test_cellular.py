@@ -60,7 +60,7 @@ def test_selection_takes_the_winner_with_all_it_has():
     chosen = strategy.select(own, centres, present, images, labels, key)
     noise = seeds.normal(seeds.fold(key, 0), (4, 5))
     losses, _ = strategy.contest.losses(
-        centres.generators.player, centres.discriminators.player, images.float() / 127.5 - 1, labels, noise
+        centres.generators.player, centres.discriminators.player, images.float() / 127.5 - 1, labels, noise, key
     )
     fitness = losses[:, present].mean(1)
     fitness[~present] = torch.inf
@@ -91,8 +91,8 @@ def test_the_fitter_stay(population):
     against = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), both, centres)
     noise = seeds.normal(seeds.fold(key, 0), (4, 5))
     unit = images.float() / 127.5 - 1
-    of_g, _ = strategy.contest.losses(both.generators.player, against.discriminators.player, unit, labels, noise)
-    _, of_d = strategy.contest.losses(against.generators.player, both.discriminators.player, unit, labels, noise)
+    of_g, _ = strategy.contest.losses(both.generators.player, against.discriminators.player, unit, labels, noise, key)
+    _, of_d = strategy.contest.losses(against.generators.player, both.discriminators.player, unit, labels, noise, key)
     for side, kept_side, losses in zip(both, kept, (of_g, of_d), strict=True):
         best = losses.mean(1).argsort()[:population]
         assert trees.equal(kept_side, trees.row(side, best)), "the centre is the fittest"
@@ -285,3 +285,10 @@ def test_the_grid_says_how_many():
     with pytest.raises(UserError, match="2x3 has 6 members, not 5"):
         make(height=2, width=3).num_members(5, 3)
     assert make(height=2, width=3).num_members(0, 3) == make(height=2, width=3).num_members(6, 3) == 6
+
+
+def test_what_has_no_meaning_is_refused():
+    with pytest.raises(UserError, match="mustangs draws losses of probabilities"):
+        make(mustangs="update", loss="wasserstein")
+    with pytest.raises(UserError, match="two real images a round"):
+        Cellular(batch_size=1, steps_per_round=1).batches_per_round(100)

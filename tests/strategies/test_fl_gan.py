@@ -78,6 +78,32 @@ def test_only_the_active_count():
     assert trees.equal(one.generator.params, two.generator.params)
 
 
+@pytest.mark.parametrize("sync", ["both", "generator"])
+def test_who_takes_no_part_does_not_train(sync):
+    strategy, engine = make(fraction=0.5, sync=sync), Stacked(4)
+    state = strategy.init(engine)
+    after, _ = strategy.round(engine, state, real(4), 1)
+    idle = strategy.weights(4, 1) == 0
+    for part in ("generator", "discriminator"):
+        counts = getattr(after, part).moments.steps
+        assert counts[idle].tolist() == [0, 0] and counts[~idle].tolist() == [2, 2]
+    before, now = (tree.discriminator.params["layers.0.weight"][idle] for tree in (state, after))
+    assert torch.equal(before, now) == (sync == "generator")
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.25])
+def test_singular_vectors_are_not_averaged(shift):
+    """Their signs are arbitrary: means of them would be too short, or nothing."""
+    strategy, engine = make(lipschitz="spectral", loss="hinge", shift=shift), Stacked(4)
+    state, _ = strategy.round(engine, strategy.init(engine), real(4), 1)
+    vectors = {name: leaf for name, leaf in state.discriminator.buffers.items() if "left_" in name}
+    assert vectors and all(torch.allclose(leaf.norm(dim=1), torch.ones(4)) for leaf in vectors.values())
+    assert not rows_differ(state.discriminator.params)
+    for t in range(2, 5):
+        state, losses = strategy.round(engine, state, real(4), t)
+    assert losses["discriminator_loss"].isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("sync", "generators", "discriminators"), [("generator", False, True), ("discriminator", True, False)]
 )
@@ -103,6 +129,19 @@ def test_norms_stay_local_and_the_rest_does_not():
         for name, leaf in tensors.items():
             if leaf.is_floating_point():
                 assert torch.equal(leaf[0], leaf[1]) != (name in local), name
+
+
+def test_moments_and_moving_averages_of_norms_stay_local_too():
+    options = dict(local_norms=True, sync_optimizer="average", ema=0.5)
+    strategy, engine = make(DCGAN(latent=5, width=8), **options), Stacked(2)
+    state, _ = strategy.round(engine, strategy.init(engine), real(2), 1)
+    local = norm_names(strategy.gan.generator)
+    moments = state.generator.moments
+    for tree in (moments.first, moments.second, state.average):
+        for name, leaf in tree.items():
+            assert torch.equal(leaf[0], leaf[1]) != (name in local), name
+    with pytest.raises(UserError, match="without BatchNorm"):
+        make(local_norms=True)
 
 
 @pytest.mark.parametrize("optimizer", ["keep", "average", "reset"])

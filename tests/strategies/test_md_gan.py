@@ -144,6 +144,13 @@ def test_the_lost_count_for_nothing():
     two, _ = strategy.round(engine, state, other, 3)
     assert trees.equal(one.server, two.server), "the lost members' images no longer matter"
     assert not trees.equal(one.workers, two.workers)
+    broken = trees.map(lambda leaf: leaf.clone(), state)
+    for leaf in trees.leaves(broken.workers.params):
+        leaf[lost] = torch.nan
+    three, _ = strategy.round(engine, broken, batch, 3)
+    assert trees.equal(one.server, three.server), "nor does whether they have diverged"
+    with pytest.raises(UserError, match=r"leave run\.members as it was"):
+        strategy.resize(state, 4)
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
