@@ -259,20 +259,19 @@ class Cellular(Strategy):
 
     def mix(self, engine: Engine, state: Cell, real: Batch, present: Tensor, table: Tensor, keys: Tensor) -> Cell:
         """One step of every mixture's weights; only features travel."""
-        images = engine.map(self._draw_images, state.sides.generators, keys)
+        every = torch.arange(self.mixture_samples, device=engine.device) % real.labels[0].numel()
+        images = engine.map(self._draw_images, state.sides.generators, real.labels.flatten(1)[:, every], keys)
         known = to_unit(real.images.flatten(1, 2)[:, : self.mixture_samples])
         seen = self.look(torch.cat([images, known], 1).flatten(0, 1)).unflatten(0, (len(images), -1))
         features, truth = seen[:, : self.mixture_samples], seen[:, self.mixture_samples :]
         weights, distance = engine.map(self._improve, state.weights, present, engine.take(features, table), truth, keys)
         return state._replace(weights=weights, distance=distance)
 
-    def _draw_images(self, generators, key: Tensor) -> Tensor:
+    def _draw_images(self, generators, labels: Tensor, key: Tensor) -> Tensor:
+        """By the centre, with labels as the real images have them."""
         centre = trees.row(generators, 0)
         noise = seeds.normal(seeds.fold(key, 7), (self.mixture_samples, self.gan.networks.latent))
-        labels = seeds.bits(seeds.fold(key, 8), (self.mixture_samples,)).long() & 0x7FFFFFFF
-        return self.gan.generate(
-            Pair(centre.player, centre.player, centre.average), noise, labels % max(1, self.gan.num_classes)
-        )
+        return self.gan.generate(Pair(centre.player, centre.player, centre.average), noise, labels)
 
     def _improve(self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor):
         noise = seeds.normal(seeds.fold(key, 9), weights.shape)

@@ -292,3 +292,19 @@ def test_what_has_no_meaning_is_refused():
         make(mustangs="update", loss="wasserstein")
     with pytest.raises(UserError, match="two real images a round"):
         Cellular(batch_size=1, steps_per_round=1).batches_per_round(100)
+
+
+def test_mixtures_are_compared_under_the_labels_of_the_real_images():
+    asked = []
+
+    class Spy(Cellular):
+        def _draw_images(self, generators, labels, key):
+            asked.append(labels)
+            return super()._draw_images(generators, labels, key)
+
+    settings = dict(batch_size=4, steps_per_round=2, height=1, width=2, mixture_samples=11)
+    strategy = Spy(**settings).bind(MLP(latent=5, hidden=12, conditional=True), SHAPE, 3, seed=7)
+    engine, batch = Stacked(2), real(2, batches=2)
+    strategy.round(engine, strategy.init(engine), batch, 1)
+    expected = batch.labels.flatten(1)
+    assert [labels.tolist() for labels in asked] == [[*row.tolist(), *row[:3].tolist()] for row in expected]
