@@ -1,7 +1,7 @@
 """Checkpoints: a tree of tensors in a folder of its own, there entirely or not at all.
 
     checkpoints/round-000010/state.safetensors    the tensors, by their paths in the tree
-    checkpoints/round-000010/manifest.json        round, size and SHA-256 of the other file
+    checkpoints/round-000010/manifest.json        round, members, size and SHA-256 of the other file
 
 Written under a temporary name, synced, renamed. Nothing is pickled.
 """
@@ -22,7 +22,7 @@ from remuda.errors import UserError
 from remuda.trees import Tree
 
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"
-FORMAT = 1
+FORMAT = 2
 
 
 class Checkpoint(NamedTuple):
@@ -30,10 +30,10 @@ class Checkpoint(NamedTuple):
     folder: Path
 
 
-def save(folder: Path, t: int, tree: Tree, keep: int, lost: Sequence[int] = ()) -> None:
+def save(folder: Path, t: int, tree: Tree, keep: int, members: Sequence[int]) -> None:
     """Write the state after round t, then remove all but the newest ``keep`` checkpoints.
 
-    ``lost`` are the numbers of members that it has no rows of any more.
+    ``members`` are those whose rows it has, by their numbers before any was lost.
     """
     folder.mkdir(exist_ok=True)
     for leftover in folder.glob(".*"):
@@ -42,7 +42,7 @@ def save(folder: Path, t: int, tree: Tree, keep: int, lost: Sequence[int] = ()) 
     if final.exists():
         shutil.rmtree(aside, ignore_errors=True)
     try:
-        _write(temporary, t, tree, lost)
+        _write(temporary, t, tree, members)
         if final.exists():  # the same round again: after a stop, a loss of members, or a resume from an earlier one
             final.rename(aside)  # where it is found until the new one has its place
         temporary.rename(final)
@@ -58,15 +58,14 @@ def save(folder: Path, t: int, tree: Tree, keep: int, lost: Sequence[int] = ()) 
         shutil.rmtree(old.folder, ignore_errors=True)
 
 
-def _write(folder: Path, t: int, tree: Tree, lost: Sequence[int]) -> None:
+def _write(folder: Path, t: int, tree: Tree, members: Sequence[int]) -> None:
     folder.mkdir()
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in trees.named_leaves(tree)}
     save_file(tensors, folder / TENSORS)
     (folder / TENSORS).chmod(folder.stat().st_mode & 0o666)  # the library makes it private; colleagues resume too
     size = (folder / TENSORS).stat().st_size
-    manifest = {"format": FORMAT, "round": t, "bytes": size, "sha256": _sha256(folder / TENSORS)}
-    if lost:
-        manifest["lost"] = list(lost)
+    digest = _sha256(folder / TENSORS)
+    manifest = {"format": FORMAT, "round": t, "members": list(members), "bytes": size, "sha256": digest}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
     for path in (folder / TENSORS, folder / MANIFEST, folder):
         disk.sync(path)
@@ -103,9 +102,9 @@ def find(folder: Path, t: int) -> Checkpoint:
     return known[t]
 
 
-def lost(checkpoint: Checkpoint) -> list[int]:
-    """Members that were lost before an intact checkpoint was written."""
-    return json.loads((checkpoint.folder / MANIFEST).read_text()).get("lost", [])
+def members(checkpoint: Checkpoint) -> list[int]:
+    """Whose rows an intact checkpoint has, whatever the run's configuration has come to since."""
+    return json.loads((checkpoint.folder / MANIFEST).read_text())["members"]
 
 
 def load(checkpoint: Checkpoint, like: Tree) -> Tree:
@@ -125,12 +124,12 @@ def _complaint(checkpoint: Checkpoint) -> str | None:
     tensors = checkpoint.folder / TENSORS
     try:
         manifest = json.loads((checkpoint.folder / MANIFEST).read_text())
-        size, digest, version = manifest["bytes"], manifest["sha256"], manifest["format"]
+        if (version := manifest["format"]) != FORMAT:
+            return f"{checkpoint.folder} has format {version}, and this version of remuda reads {FORMAT}"
+        size, digest, _ = manifest["bytes"], manifest["sha256"], manifest["members"]
         intact = tensors.stat().st_size == size and _sha256(tensors) == digest
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{checkpoint.folder} is damaged ({error.__class__.__name__}: {error})"
-    if version != FORMAT:
-        return f"{checkpoint.folder} has format {version}, and this version of remuda reads {FORMAT}"
     return None if intact else f"{checkpoint.folder} is damaged (its tensors do not match the manifest)"
 
 

@@ -1,18 +1,18 @@
 """The command line: its commands are in remuda.commands; here is how it starts, stops and complains."""
 
+import io
 import os
 import signal
 import sys
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 
 import remuda
 from remuda.commands import cellular, facts, results, training
 from remuda.commands.common import app, say
-from remuda.errors import Interrupted, SaidElsewhere, UserError, sentence
+from remuda.errors import Interrupted, SaidElsewhere, UserError, is_users, sentence
 
 # Importing the modules has registered their commands.
 __all__ = ["app", "cellular", "facts", "main", "results", "training"]
@@ -47,16 +47,19 @@ def main() -> None:
     """Run a command; what the user can put right is one sentence and status 2."""
     for number in STOPS:
         signal.signal(number, _stop_politely)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know the arrow of a table
     errors = Console(stderr=True)
     try:
         app()
     except (Interrupted, KeyboardInterrupt) as stop:
-        errors.print(str(stop), highlight=False, soft_wrap=True)
+        errors.print(str(stop) or "stopped", highlight=False, markup=False, soft_wrap=True)
         sys.exit(130)
     except SaidElsewhere as error:
         sys.exit(error.status)
-    except (UserError, OSError, torch.OutOfMemoryError) as error:
-        if os.environ.get("REMUDA_TRACEBACK"):
+    except (UserError, OSError, MemoryError, RuntimeError) as error:
+        if os.environ.get("REMUDA_TRACEBACK") or not is_users(error):
             raise
         errors.print(f"remuda: {sentence(error)}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)

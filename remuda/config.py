@@ -71,7 +71,9 @@ class LoopConfig:
                 raise UserError(f"run.{name} must be at least 1, not {getattr(self, name)}")
         if self.members < 0:
             raise UserError(f"run.members must be at least 0, not {self.members}")
-        if self.lost and not (self.members and set(self.lost) <= set(range(self.members + len(set(self.lost))))):
+        if len(set(self.lost)) < len(self.lost):
+            raise UserError(f"run.lost={list(self.lost)} names a member twice: leave one out")
+        if self.lost and not (self.members and set(self.lost) <= set(range(self.members + len(self.lost)))):
             raise UserError(
                 f"run.lost={list(self.lost)} with run.members={self.members}: the first has numbers below that of "
                 "members and lost ones together, the second the number of those left"
@@ -113,7 +115,7 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     for section, classes in NAMED.items():
         table = dict(_table(values, section))
         name = table.pop("name", DEFAULT_NAMES[section])
-        if name not in classes:
+        if not isinstance(name, str) or name not in classes:
             raise UserError(f"{section}.name={name!r} is unknown: {_suggestion(str(name), classes)}")
         parts[section] = _structure(section, classes[name], table)
     about, paper = values.get("about", ""), values.get("paper", {})
@@ -167,7 +169,9 @@ def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             value = text.strip()
         table = result.setdefault(section, {})
-        if key == "name" and value in NAMED.get(section, {}):
+        if not isinstance(table, dict):
+            raise UserError(f"{section} must be a table of settings, not {table!r}")
+        if key == "name" and isinstance(value, str) and value in NAMED.get(section, {}):
             # Another class: of the recipe's settings those stay that it knows too.
             known = {f.name for f in fields(NAMED[section][value])}
             table = result[section] = {name: setting for name, setting in table.items() if name in known}
@@ -240,7 +244,16 @@ def _number_or_word(value: Any, wanted: Any) -> Any:
     return value
 
 
+def _several(value: Any, wanted: Any) -> Any:
+    parts = get_args(wanted)
+    count = "" if Ellipsis in parts else f"{len(parts)} "
+    if not isinstance(value, list | tuple) or (count and len(value) != len(parts)):
+        raise ValueError(f"expected {count}numbers in brackets, not {value!r}")
+    return tuple(_converter.structure(item, parts[0]) for item in value)
+
+
 _converter = cattrs.Converter(forbid_extra_keys=True)
+_converter.register_structure_hook_func(lambda t: get_origin(t) is tuple, _several)
 _converter.register_structure_hook(int, _strict("a whole number", int))
 _converter.register_structure_hook(float, _strict("a number", int, float))
 _converter.register_structure_hook(bool, _strict("true or false", bool))

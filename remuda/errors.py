@@ -1,5 +1,7 @@
 """The exceptions meant for users."""
 
+import errno
+
 import torch
 
 
@@ -29,9 +31,30 @@ class SaidElsewhere(UserError):
 ENDINGS = (UserError, OSError, torch.OutOfMemoryError, KeyboardInterrupt)  # what ends a command without a traceback
 
 
+_FULL = ("can't allocate memory", "not enough memory", "overflow")  # in the words of PyTorch for the host's memory
+
+
+def is_users(error: BaseException) -> bool:
+    """Whether the user can do something about it; anything else is a bug."""
+    return isinstance(error, ENDINGS) or _is_memory_full(error)
+
+
+def _is_memory_full(error: BaseException) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _FULL)
+
+
 def sentence(error: BaseException) -> str:
-    if isinstance(error, torch.OutOfMemoryError):
-        return "the device's memory is full: lower strategy.batch_size, strategy.steps_per_round or run.members"
+    if _is_memory_full(error):
+        what = "device's memory" if isinstance(error, torch.OutOfMemoryError) else "memory"
+        return (
+            f"the {what} is full: lower strategy.batch_size, strategy.steps_per_round or run.members, or take smaller "
+            "networks or images"
+        )
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        where = f" for {error.filename}" if error.filename else ""
+        return f"the disk has no space left{where}: make room, and give the command again"
     if isinstance(error, OSError):
         return f"{error.filename or 'input or output'}: {error.strerror or error}"
     return str(error)

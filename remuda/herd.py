@@ -10,7 +10,7 @@ from torch import Tensor
 
 from remuda import checkpoints, trees
 from remuda.checkpoints import Checkpoint
-from remuda.config import EngineConfig, LoopConfig, RunConfig
+from remuda.config import EngineConfig, RunConfig
 from remuda.data import Dataset, partition
 from remuda.data import load as load_data
 from remuda.data.batches import Batches
@@ -62,19 +62,14 @@ class Herd:
         """The state before the first round."""
         return self.strategy.init(self.engine)
 
-    def restore(self, checkpoint: Checkpoint | None, before: LoopConfig | None) -> Any:
-        """The state of a checkpoint that a run of these settings has left.
-
-        Rank 0 reads it, and the others, which have neither, receive their rows.
-        """
-        whole = self.start() if checkpoint is None or before is None else self._read(checkpoint, before)
+    def restore(self, checkpoint: Checkpoint | None) -> Any:
+        """The state of a checkpoint; rank 0 reads it, and the others, which have none, receive their rows."""
+        whole = self.start() if checkpoint is None else self._read(checkpoint)
         rows = self._bare.scatter(lambda rows: rows, self.strategy.rows(whole))
         return trees.to(self.strategy.with_rows(whole, rows), self.engine.device)
 
-    def _read(self, checkpoint: Checkpoint, before: LoopConfig) -> Any:
-        num_members = self.strategy.num_members(before.members, len(self.facts.classes))
-        lost = checkpoints.lost(checkpoint)
-        there = [site for site in range(num_members + len(before.lost)) if site not in lost]
+    def _read(self, checkpoint: Checkpoint) -> Any:
+        there = checkpoints.members(checkpoint)
         whole = checkpoints.load(checkpoint, self.strategy.init(Stacked(len(there))))
         if there == self.sites:
             return whole

@@ -94,7 +94,7 @@ def optimise(
         config = _config(record, data)
         config = replace(config, engine=EngineConfig(device=device, threads=config.engine.threads))
         before, state = evolve(assemble(config), model, steps)
-        record.save(model.round, state, keep=config.run.keep_checkpoints)
+        record.save(model.round, state, config.run.keep_checkpoints, range(len(state.weights)))
     return before, replace(model, state=state)
 
 

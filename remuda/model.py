@@ -1,7 +1,8 @@
 """A trained herd as one generative model: draw the label, then the image."""
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,13 @@ class Model:
         return numbers
 
 
-def load(run: str | Path, checkpoint: int | None = None, device: str = "cpu") -> Model:
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def load(
+    run: str | Path, checkpoint: int | None = None, device: str = "cpu", say: Callable[[str], None] = _print
+) -> Model:
     """The model that a run has trained: from its newest intact checkpoint, or from that of a given round."""
     record = Record.open(run)
     config, facts = record.config, record.facts
@@ -115,11 +122,12 @@ def load(run: str | Path, checkpoint: int | None = None, device: str = "cpu") ->
         if chosen is None:
             why = "; ".join(complaints) or "it has not saved one yet"
             raise UserError(f"{run} has no checkpoint to sample from: {why}")
+        for complaint in complaints:
+            say(f"{complaint}; that of round {chosen.round} is taken")
     else:
         chosen = record.checkpoint(checkpoint)
     num_classes = len(facts.classes)
     strategy = config.strategy.bind(config.networks, facts.shape, num_classes, config.run.seed)
-    num_members = strategy.num_members(config.run.members, num_classes)
-    num_members += len(config.run.lost) - len(checkpoints.lost(chosen))  # it may be older than a loss
+    num_members = len(checkpoints.members(chosen))  # it may be older than a loss, or than late members
     state = checkpoints.load(chosen, strategy.init(Stacked(num_members, find_device(device))))
     return Model(strategy, state, facts, strategy.num_labels(num_members, num_classes), chosen.round)

@@ -40,6 +40,8 @@ class Lines(Progress):
 
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
         self.rounds = rounds
+        if reached >= rounds:
+            return self.note(f"{folder} has reached round {reached}, its last: nothing is left to train")
         self.note(f"training {count(num_members, 'member')} from round {reached + 1} to {rounds} in {folder}")
 
     def round(self, line: dict[str, Any]) -> None:
@@ -50,7 +52,7 @@ class Lines(Progress):
         self.note(f"round {line['round']}/{self.rounds}  {describe(line)}")
 
     def note(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 class Bar(Progress):
@@ -74,7 +76,7 @@ class Bar(Progress):
         self.bar.update(self.task, completed=line["round"], text=describe(line))
 
     def note(self, text: str) -> None:
-        self.bar.console.print(text, highlight=False, soft_wrap=True)
+        self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def __enter__(self):
         self.bar.__enter__()

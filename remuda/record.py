@@ -14,6 +14,7 @@ index.html         a page that shows all this
 
 import fcntl
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -45,6 +46,8 @@ class DataFacts:
 class Record:
     """A run's folder. ``create`` and ``open`` make one; nothing is kept in memory."""
 
+    is_new = False  # whether this process has made it
+
     def __init__(self, folder: Path):
         self.folder = folder
 
@@ -56,13 +59,19 @@ class Record:
             if any(folder.iterdir()):
                 hint = f"remuda resume {folder}, or choose" if (folder / "config.toml").exists() else "choose"
                 raise UserError(f"{folder} is not empty: {hint} another --out")
+        except OSError as error:
+            raise UserError(f"a run cannot be written to {folder} ({error.strerror}): choose another --out") from None
+        record = cls(folder)
+        record.is_new = True
+        try:
             (folder / "samples").mkdir()
             (folder / "checkpoints").mkdir()
             disk.write_text(folder / "data.json", json.dumps(asdict(facts), indent=1))
             disk.write_text(folder / "config.toml", settings)
         except OSError as error:
+            record.discard()
             raise UserError(f"a run cannot be written to {folder} ({error.strerror}): choose another --out") from None
-        return cls(folder)
+        return record
 
     @classmethod
     def open(cls, folder: Path | str) -> "Record":
@@ -83,13 +92,22 @@ class Record:
 
     @property
     def config(self) -> RunConfig:
-        return config.from_dict(config.read_toml(self.folder / "config.toml"))
+        path = self.folder / "config.toml"
+        values = config.read_toml(path)
+        try:
+            return config.from_dict(values)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
 
     @property
     def facts(self) -> DataFacts:
         try:
             values = json.loads((self.folder / "data.json").read_text())
-            return DataFacts(**{**values, "shape": tuple(values["shape"])})
+            facts = DataFacts(**{**values, "shape": tuple(map(int, values["shape"]))})
+            is_whole = len(facts.shape) == 3 and isinstance(facts.name, str) and len(facts.classes) == len(facts.counts)
+            if not is_whole or any(not isinstance(count, int) for count in facts.counts):
+                raise ValueError("its values are not those of a data set")
+            return facts
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UserError(f"{self.folder / 'data.json'} cannot be read ({error}): the run is damaged") from None
 
@@ -98,7 +116,10 @@ class Record:
 
     def add_environment(self, environment: dict[str, Any]) -> None:
         path = self.folder / "environment.json"
-        entries = json.loads(path.read_text()) if path.exists() else []
+        try:
+            entries = json.loads(path.read_text()) if path.exists() else []
+        except ValueError as error:
+            raise UserError(f"{path} cannot be read ({error}): remove it, training does not need it") from None
         disk.write_text(path, json.dumps([*entries, environment], indent=1))
 
     # Rounds
@@ -136,6 +157,10 @@ class Record:
         except ValueError as error:
             raise UserError(f"{path} cannot be read ({error}): the run is damaged") from None
 
+    def discard(self) -> None:
+        """What ``create`` and a beginning have written, before anything was trained."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def forget_rounds_after(self, t: int) -> None:
         """Rounds that were run but not saved will be run again."""
         for name in ("rounds.jsonl", "scores.jsonl"):
@@ -152,12 +177,13 @@ class Record:
         return self.folder / "samples" / f"round-{t:06d}.png"
 
     def sample_grids(self) -> list[Path]:
-        return sorted((self.folder / "samples").glob("round-*.png"))
+        paths = sorted((self.folder / "samples").glob("round-*.png"))
+        return [path for path in paths if path.stem.removeprefix("round-").isdecimal()]
 
     # State
 
-    def save(self, t: int, state: Tree, keep: int, lost: Sequence[int] = ()) -> None:
-        checkpoints.save(self.folder / "checkpoints", t, state, keep, lost)
+    def save(self, t: int, state: Tree, keep: int, members: Sequence[int]) -> None:
+        checkpoints.save(self.folder / "checkpoints", t, state, keep, members)
 
     def newest(self) -> tuple[checkpoints.Checkpoint | None, list[str]]:
         return checkpoints.newest_valid(self.folder / "checkpoints")

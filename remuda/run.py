@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda import launch
-from remuda.config import RunConfig
+from remuda.config import RunConfig, from_dict, to_dict
 from remuda.errors import Interrupted
 from remuda.progress import Progress
 from remuda.record import Record, next_folder
@@ -54,8 +54,7 @@ def changed(
     if ranks is None and (engine == "stacked" or launch.place()[1] > 1):
         ranks = 0  # none, or those that were started this time
     place = {"device": device, "name": engine, "ranks": ranks}
-    return replace(
-        config,
-        run=replace(config.run, **{name: value for name, value in loop.items() if value is not None}),
-        engine=replace(config.engine, **{name: value for name, value in place.items() if value is not None}),
-    )
+    values = to_dict(config)
+    for section, given in (("run", loop), ("engine", place)):
+        values[section] |= {name: value for name, value in given.items() if value is not None}
+    return from_dict(values)  # which checks them

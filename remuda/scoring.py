@@ -40,7 +40,7 @@ def score(
     config = record.config
     scores: ScoreConfig = from_dict({"scores": {**asdict(config.scores), **settings}}).scores
     place = find_device(device)
-    model = load(run, checkpoint, str(place))
+    model = load(run, checkpoint, str(place), say)
     source = config.data if data is None else replace(config.data, path=data)
     judge = Judge(source, scores, place, say, model.num_labels, model.facts.classes)
     values = score_model(judge, model, scores.samples, seed)

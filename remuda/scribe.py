@@ -12,7 +12,7 @@ from remuda import environment, report
 from remuda.checkpoints import Checkpoint
 from remuda.config import RunConfig
 from remuda.engines.world import Lost
-from remuda.errors import UserError
+from remuda.errors import Interrupted, UserError
 from remuda.herd import Herd
 from remuda.progress import EventFiles, Progress, Several, Silent, count
 from remuda.record import Record
@@ -55,7 +55,7 @@ class Bystander:
     def __enter__(self):
         return self
 
-    def __exit__(self, *exception: Any) -> None: ...
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None: ...
 
 
 class Scribe(Bystander):
@@ -73,8 +73,11 @@ class Scribe(Bystander):
             self.held = stack.pop_all()
         return self
 
-    def __exit__(self, *exception: Any) -> None:
-        self.held.__exit__(*exception)
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.held.__exit__(kind, error, trace)
+        is_refused = isinstance(error, UserError) and not isinstance(error, Interrupted)
+        if is_refused and self.record.is_new and not self.has_begun:
+            self.record.discard()  # so that the command can be given again, put right
 
     def newest(self) -> Checkpoint | None:
         checkpoint, complaints = self.record.newest()
@@ -100,10 +103,10 @@ class Scribe(Bystander):
         if self.has_begun:
             where = f"{count(engine.size, 'member')} on {count(engine.num_ranks, 'rank')}"
             return self.progress.note(f"going on from round {reached + 1} with {where}")
-        self.has_begun = True
         data = self.config.data.at(0, platform.node())
         config, num_labels = replace(self.config, data=data), self.herd.num_labels
         self.judge = judge_of(config, engine.device, self.progress.note, num_labels)
+        self.has_begun = True
         self.progress.start(self.record.folder, self.config.run.rounds, reached, engine.size)
 
     def lose(self, ranks: Sequence[Lost], members: Sequence[int], t: int, action: str) -> None:
@@ -137,9 +140,10 @@ class Scribe(Bystander):
         for name, values in metrics.items():
             for member, value in zip(self.herd.sites, values, strict=True):
                 if not math.isfinite(value):
+                    kept = f"; earlier checkpoints of {self.record.folder} are intact" if t > 1 else ""
                     raise UserError(
                         f"{name} of member {member} became {value} in round {t}: lower the learning rates or change "
-                        f"the loss with --set; earlier checkpoints of {self.record.folder} are intact"
+                        f"the loss with --set{kept}"
                     )
 
     def show(self, t: int, state: Any) -> None:
@@ -151,7 +155,7 @@ class Scribe(Bystander):
 
     def save(self, t: int, state: Any) -> None:
         run = self.config.run
-        self.record.save(t, state, keep=run.keep_checkpoints, lost=run.lost)
+        self.record.save(t, state, run.keep_checkpoints, self.herd.sites)
 
     def end(self) -> None:
         report.write(self.record.folder)

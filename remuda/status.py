@@ -107,7 +107,10 @@ def _tail(path: Path, num_bytes: int = 1 << 18) -> list[dict[str, Any]]:
     if not lines and start:
         return _tail(path, 8 * num_bytes)
     try:
-        return [json.loads(line) for line in lines]
+        found = [json.loads(line) for line in lines]
+        if not all(isinstance(line, dict) and isinstance(line.get("round"), int) for line in found):
+            raise ValueError("a line names no round")
+        return found
     except ValueError as error:
         raise UserError(f"{path} cannot be read ({error}): the run is damaged") from None
 

@@ -99,10 +99,7 @@ class Training:
             self.pulse = self.beating.enter_context(pulse)
         checkpoint = self.scribe.newest()
         reached = world.agree(checkpoint.round if checkpoint else -1)
-        if reached < 0:
-            position = 0, herd.start()
-        else:
-            position = reached, herd.restore(checkpoint, self.record.config.run if checkpoint else None)
+        position = (0, herd.start()) if reached < 0 else (reached, herd.restore(checkpoint))
         self.scribe.begin(position[0])
         self._note()  # who was lost before there was a record
         self.herd, self.facts, self.num_members, self.seats = herd, herd.facts, herd.engine.size, world.origins

@@ -13,11 +13,11 @@ TREE = {"a": torch.randn(3, 4), "b": (torch.arange(5), {"c": torch.tensor(2.5)})
 
 def saved(folder, *rounds, keep=9):
     for t in rounds:
-        checkpoints.save(folder, t, trees.map(lambda leaf, t=t: leaf + t, TREE), keep)
+        checkpoints.save(folder, t, trees.map(lambda leaf, t=t: leaf + t, TREE), keep, [0])
 
 
 def test_a_tree_comes_back_bit_for_bit(tmp_path):
-    checkpoints.save(tmp_path, 7, TREE, keep=3)
+    checkpoints.save(tmp_path, 7, TREE, 3, [0])
     found, complaints = checkpoints.newest_valid(tmp_path)
     assert found.round == 7 and not complaints
     assert trees.equal(checkpoints.load(found, trees.map(torch.zeros_like, TREE)), TREE)
@@ -100,7 +100,7 @@ def test_none_is_none(tmp_path):
 
 
 def test_another_structure_is_refused(tmp_path):
-    checkpoints.save(tmp_path, 1, TREE, keep=1)
+    checkpoints.save(tmp_path, 1, TREE, 1, [0])
     found, _ = checkpoints.newest_valid(tmp_path)
     for other in ({"a": torch.zeros(3, 4)}, {**TREE, "a": torch.zeros(3, 5)}):
         with pytest.raises(UserError, match="does not fit"):
@@ -115,5 +115,5 @@ def test_a_full_disk_costs_only_the_new_checkpoint(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(UserError, match=r"No space left on device.*make room"):
-        checkpoints.save(tmp_path, 2, TREE, keep=1)
+        checkpoints.save(tmp_path, 2, TREE, 1, [0])
     assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]

@@ -264,3 +264,18 @@ def test_a_disk_that_fills_up_ends_a_run_with_a_sentence(trained, tmp_path):
 
 def test_python_m_and_the_installed_command_are_the_same():
     assert Path(sys.executable).with_name("remuda").exists() or "remuda" in call("--help").stdout
+
+
+def test_brackets_in_a_path_are_no_markup(trained):
+    folder, _ = trained
+    result = call("train", "small.toml", "--rounds", 1, "--out", "a[/b]", "--members", 1, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert " in a[/b]" in result.stdout and "page:    a[/b]/index.html" in result.stdout
+    result = call("compare", "a[/b]", cwd=folder, PYTHONIOENCODING="latin-1")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_full_memory_gets_a_sentence(trained, tmp_path):
+    folder, _ = trained
+    result = call("train", "small.toml", "--out", tmp_path, "--set", "networks.hidden=99999999", cwd=folder)
+    assert result.returncode == 2 and result.stderr.startswith("remuda: the memory is full: lower"), result.stderr

@@ -46,6 +46,11 @@ def test_another_class_keeps_the_settings_that_it_knows():
     values = {"networks": {"name": "mlp", "latent": 16, "hidden": 128}}
     assert config.override(values, ["networks.name=dcgan"])["networks"] == {"name": "dcgan", "latent": 16}
     assert config.override(values, ["networks.name=mlp"])["networks"] == values["networks"] | {"name": "mlp"}
+    for broken in ("networks.name=[1]", "strategy.generator_betas=0.5", "run.lost=3", "scores.kinds=fib"):
+        with pytest.raises(UserError):
+            config.from_dict(config.override({}, [broken]))
+    with pytest.raises(UserError, match="data must be a table"):
+        config.override({"data": 3}, ["data.name=digits"])
     given = ["strategy.lose_every=5", "strategy.name=fl-gan"]  # in either order the user's own is not dropped
     for order in (given, given[::-1]):
         with pytest.raises(UserError, match=r"strategy\.lose_every"):

@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 import torch
 
@@ -81,6 +83,14 @@ def test_an_earlier_checkpoint(runs):
     assert (early.round, late.round) == (1, 2)
     with pytest.raises(UserError, match="there are 1, 2"):
         remuda.load(runs / "herd", checkpoint=7)
+
+
+def test_a_damaged_checkpoint_is_named(runs, tmp_path):
+    folder = shutil.copytree(runs / "plain", tmp_path / "run")
+    (folder / "checkpoints" / "round-000002" / "state.safetensors").write_bytes(b"torn")
+    said = []
+    assert remuda.load(folder, say=said.append).round == 1
+    assert len(said) == 1 and "round-000002 is damaged" in said[0] and said[0].endswith("that of round 1 is taken")
 
 
 def test_more_samples_than_memory_holds_are_refused(runs):

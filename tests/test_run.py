@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 import torch
@@ -285,3 +286,51 @@ def test_a_class_cannot_come_late(tiny, tmp_path):
     with pytest.raises(UserError, match=r"leave run\.members as it was"):
         remuda.resume(folder, rounds=6, members=5)
     remuda.resume(folder, rounds=5)
+
+
+def test_a_resume_with_an_unknown_engine_is_refused_and_harms_nothing(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match=r"engine\.name.*'foo' is unknown"):
+        remuda.resume(folder, rounds=6, engine="foo")
+    remuda.resume(folder, rounds=5)
+
+
+def test_killed_before_the_first_checkpoint_with_other_members(tiny, tmp_path):
+    """The record says six by then, and the checkpoints have five."""
+    tiny["strategy"] |= {"name": "fl-gan"}
+    folder = remuda.run(make(tiny, members=5), tmp_path / "run")
+    whole = remuda.resume(shutil.copytree(folder, tmp_path / "whole"), rounds=8, members=6)
+    record = Record.open(folder)
+    record.replace_config(make(tiny, members=6, rounds=8))
+    assert remuda.load(folder).sample(3).shape[0] == 3
+    assert_same_run(whole, remuda.resume(folder))
+    remuda.resume(folder, members=4)  # nothing is left to train
+    assert remuda.load(folder).sample(3).shape[0] == 3
+    assert len(Record.open(remuda.resume(folder, rounds=9)).rounds()[-1]["generator_loss"]) == 4
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(tiny, tmp_path):
+    tiny["scores"] = {"every": 1, "kinds": "class-kid"}
+    tiny["strategy"] |= {"name": "standalone"}
+    tiny["run"]["members"] = 0
+    with pytest.raises(UserError, match="asked for labels"):
+        remuda.run(make(tiny), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_files_beside_the_state(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    (folder / "samples" / "round-best.png").write_bytes(b"")
+    remuda.resume(folder, rounds=5)
+    (folder / "environment.json").write_text("[{")
+    with pytest.raises(UserError, match=r"environment\.json cannot be read .*remove it"):
+        remuda.resume(folder, rounds=6)
+    (folder / "environment.json").unlink()
+    remuda.resume(folder, rounds=6)
+    (folder / "config.toml").write_text("engine = 3")
+    with pytest.raises(UserError, match=r"run.config\.toml: engine must be a table"):
+        remuda.load(folder)
+    for content in ('{"name": 1, "shape": [1, 8, 8], "classes": [], "counts": []}', '{"shape": 3}', "[]"):
+        (folder / "data.json").write_text(content)
+        with pytest.raises(UserError, match=r"data\.json cannot be read"):
+            assert Record.open(folder).facts

@@ -68,4 +68,4 @@ def show_names() -> None:
         ("engines", ENGINES),
         ("runs", sorted(str(path.parent) for path in Path("runs").glob("*/config.toml"))),
     ):
-        console.print(f"\n{title}: {', '.join(known) or 'none yet'}", highlight=False)
+        console.print(f"\n{title}: {', '.join(known) or 'none yet'}", highlight=False, markup=False)

@@ -25,7 +25,7 @@ def sample(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:
     """Draw images from a trained herd."""
-    model = remuda.load(run, checkpoint, device)
+    model = remuda.load(run, checkpoint, device, say)
     target = out or run / "sample.png"
     write_samples(model, n, label, target, seed)
     say(f"samples of round {model.round}: {target}")

@@ -29,6 +29,8 @@ class DataConfig:
         for key in ("size", "channels", "limit"):
             if getattr(self, key) < 0:
                 raise UserError(f"data.{key} must be 0 or more, not {getattr(self, key)}")
+        if "\0" in self.name + self.path:
+            raise UserError("data.name and data.path are names of files, which have no zero bytes: take them out")
         if not self.alpha > 0:
             raise UserError(f"data.alpha must be above 0, not {self.alpha:g}")
         if self.alpha > 1e6:  # far above, the gamma variates overflow; the shares have long been equal

@@ -140,7 +140,7 @@ def _check_memory(root: Path, count: int, num_channels: int, size: int) -> None:
         fitting = free * count // needed
         raise UserError(
             f"the {count} images of {root} need {needed / 1e9:.1f} GB at {num_channels} x {size} x {size} "
-            f"but {free / 1e9:.1f} GB of memory are free: set data.limit to at most {fitting}, or a smaller "
+            f"but {free / 1e9:.1f} GB of memory are free: set data.limit to at most {max(1, fitting)}, or a smaller "
             "data.size"
         )
 

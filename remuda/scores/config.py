@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from remuda.errors import UserError
+from remuda.scores.kinds import wanted_kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,5 +20,6 @@ class ScoreConfig:
     def __post_init__(self):
         if self.every < 0:
             raise UserError(f"scores.every must be at least 0, not {self.every}")
+        wanted_kinds(self.kinds)
         if self.samples < 2:
             raise UserError(f"scores.samples must be at least 2, not {self.samples}")

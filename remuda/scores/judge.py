@@ -16,7 +16,7 @@ from remuda.scores.classifier import Classifier
 from remuda.scores.config import ScoreConfig
 from remuda.scores.floors import Floors
 from remuda.scores.inception import Inception
-from remuda.scores.kinds import KINDS, NEEDS, Kind, Measured, Subject
+from remuda.scores.kinds import KINDS, NEEDS, Kind, Measured, Subject, wanted_kinds
 from remuda.scores.network import find_network
 from remuda.scores.reference import look
 
@@ -34,7 +34,6 @@ class Judge:
         classes: Sequence[str] | None = None,  # that the model's data had; None: whatever these have
     ):
         self.config, self.say = config, say
-        wanted_kinds(config.kinds)  # before anything is read
         data = replace(data, limit=0, partition="auto")  # the whole split is the reference, whatever was trained on
         dataset, other = load_data(data, config.reference), self._other_split(data)
         if classes is not None and list(classes) != list(dataset.classes):
@@ -151,17 +150,3 @@ def protocol_name(kind: str, num_samples: int, split: str, seen_by: str) -> str:
     """fid_10k_train_inception: what, of how many samples, against which split, seen by whom."""
     count = f"{num_samples // 1000}k" if num_samples % 1000 == 0 else str(num_samples)
     return "_".join(part for part in (kind, count, split, seen_by) if part)
-
-
-def wanted_kinds(text: str) -> list[str]:
-    """The kinds that a setting names: known ones, or auto, or all."""
-    wanted = [name.strip() for name in text.split(",") if name.strip()]
-    known = f"known are auto, all, {', '.join(KINDS)}"
-    if not wanted:
-        raise UserError(f"no score is asked for: {known}")
-    for name in wanted:
-        if name in ("auto", "all") and len(wanted) > 1:
-            raise UserError(f"{name} stands for several scores and cannot be asked for beside others: leave one out")
-        if name not in ("auto", "all", *KINDS):
-            raise UserError(f"there is no score {name!r}: {known}")
-    return wanted

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from remuda import seeds
 from remuda.data.synthetic import MODES
+from remuda.errors import UserError
 from remuda.scores.balance import class_imbalance
 from remuda.scores.base import Features
 from remuda.scores.classes import class_diversities, class_frechet_distances, class_kernel_distances
@@ -167,3 +168,17 @@ KINDS: dict[str, Kind] = {
         about="modes covered, high-quality part, and balance of modes",
     ),
 }
+
+
+def wanted_kinds(text: str) -> list[str]:
+    """The kinds that a setting names: known ones, or auto, or all."""
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    known = f"known are auto, all, {', '.join(KINDS)}"
+    if not wanted:
+        raise UserError(f"no score is asked for: {known}")
+    for name in wanted:
+        if name in ("auto", "all") and len(wanted) > 1:
+            raise UserError(f"{name} stands for several scores and cannot be asked for beside others: leave one out")
+        if name not in ("auto", "all", *KINDS):
+            raise UserError(f"there is no score {name!r}: {known}")
+    return wanted
