@@ -29,9 +29,11 @@ class SaidElsewhere(UserError):
 
 
 ENDINGS = (UserError, OSError, torch.OutOfMemoryError, KeyboardInterrupt)  # what ends a command without a traceback
-
-
-_FULL = ("can't allocate memory", "not enough memory", "overflow")  # in the words of PyTorch for the host's memory
+_FULL = (
+    "can't allocate memory",
+    "not enough memory",
+    "calculation overflowed",
+)  # PyTorch's words for full memory
 
 
 def is_users(error: BaseException) -> bool:

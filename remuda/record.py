@@ -16,7 +16,7 @@ import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,12 @@ class Record:
             if any(folder.iterdir()):
                 hint = f"remuda resume {folder}, or choose" if (folder / "config.toml").exists() else "choose"
                 raise UserError(f"{folder} is not empty: {hint} another --out")
+            (folder / "samples").mkdir()  # fails if another process is about to do the same
         except OSError as error:
             raise UserError(f"a run cannot be written to {folder} ({error.strerror}): choose another --out") from None
         record = cls(folder)
         record.is_new = True
         try:
-            (folder / "samples").mkdir()
             (folder / "checkpoints").mkdir()
             disk.write_text(folder / "data.json", json.dumps(asdict(facts), indent=1))
             disk.write_text(folder / "config.toml", settings)
@@ -158,8 +158,13 @@ class Record:
             raise UserError(f"{path} cannot be read ({error}): the run is damaged") from None
 
     def discard(self) -> None:
-        """What ``create`` and a beginning have written, before anything was trained."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """What was written before anything was trained; nothing else that may have come into the folder."""
+        for name in ("samples", "checkpoints", "tensorboard"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        with suppress(OSError):
+            for path in [*self.folder.glob("*.toml"), *self.folder.glob("*.json*"), *self.folder.glob(".*")]:
+                path.unlink()
+            self.folder.rmdir()
 
     def forget_rounds_after(self, t: int) -> None:
         """Rounds that were run but not saved will be run again."""

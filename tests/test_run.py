@@ -334,3 +334,15 @@ def test_damaged_files_beside_the_state(tiny, tmp_path):
         (folder / "data.json").write_text(content)
         with pytest.raises(UserError, match=r"data\.json cannot be read"):
             assert Record.open(folder).facts
+
+
+def test_discarding_spares_what_is_not_the_runs(tiny, tmp_path):
+    facts = assemble(make(tiny)).facts
+    record = Record.create(tmp_path / "run", make(tiny), facts)
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    record.discard()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    Record.create(tmp_path / "link", make(tiny), facts).discard()
+    assert list((tmp_path / "here").iterdir()) == []
