@@ -93,13 +93,15 @@ def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 def find(folder: Path, t: int) -> Checkpoint:
     """The checkpoint of round t, checked."""
-    known = {checkpoint.round: checkpoint for checkpoint in list_all(folder)}
-    if t not in known:
-        rounds = ", ".join(map(str, known)) or "none"
+    known = list_all(folder)
+    mine = [checkpoint for checkpoint in known if checkpoint.round == t]
+    if not mine:
+        rounds = ", ".join(dict.fromkeys(str(checkpoint.round) for checkpoint in known)) or "none"
         raise UserError(f"there is no checkpoint of round {t} in {folder}: there are {rounds}")
-    if complaint := _complaint(known[t]):
-        raise UserError(f"{complaint}: choose another checkpoint")
-    return known[t]
+    complaints = [_complaint(checkpoint) for checkpoint in mine]
+    if None not in complaints:
+        raise UserError(f"{complaints[-1]}: choose another checkpoint")
+    return mine[complaints.index(None)] if complaints[-1] else mine[-1]
 
 
 def members(checkpoint: Checkpoint) -> list[int]:

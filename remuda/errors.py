@@ -28,7 +28,6 @@ class SaidElsewhere(UserError):
         self.status = status
 
 
-ENDINGS = (UserError, OSError, torch.OutOfMemoryError, KeyboardInterrupt)  # what ends a command without a traceback
 _FULL = (
     "can't allocate memory",
     "not enough memory",
@@ -37,8 +36,8 @@ _FULL = (
 
 
 def is_users(error: BaseException) -> bool:
-    """Whether the user can do something about it; anything else is a bug."""
-    return isinstance(error, ENDINGS) or _is_memory_full(error)
+    """Whether it ends a command without a traceback, since the user can do something about it."""
+    return isinstance(error, UserError | OSError | KeyboardInterrupt) or _is_memory_full(error)
 
 
 def _is_memory_full(error: BaseException) -> bool:

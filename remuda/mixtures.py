@@ -123,15 +123,14 @@ def look(herd: Herd, model: Model) -> tuple[Tensor, Tensor]:
     num, glance = strategy.mixture_samples, herd.strategy.look  # a loaded model has not been given the scores' network
     alone = torch.zeros_like(state.weights)
     alone[:, 0] = 1.0
+    num_batches = -(-num // strategy.batch_size)
+    images, labels = (leaf.flatten(1, 2)[:, :num] for leaf in herd.batches.draw(t * herd.num_batches, num_batches))
     features = []
     for cell in range(len(state.weights)):
         key = seeds.key(strategy.seed, "mixture-samples", t, cell)
         noise = seeds.normal(torch.tensor(key, device=alone.device), (num, strategy.gan.networks.latent))
-        labels = model.draw_labels(num, key).to(alone.device)
-        features.append(glance(strategy.generate_from(state._replace(weights=alone), cell, noise, labels)))
-    num_batches = -(-num // strategy.batch_size)
-    known = herd.batches.draw(t * herd.num_batches, num_batches).images.flatten(1, 2)[:, :num]
-    truth = glance(to_unit(known.flatten(0, 1))).unflatten(0, known.shape[:2])
+        features.append(glance(strategy.generate_from(state._replace(weights=alone), cell, noise, labels[cell])))
+    truth = glance(to_unit(images.flatten(0, 1))).unflatten(0, images.shape[:2])
     return torch.stack(features), truth
 
 

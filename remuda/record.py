@@ -46,7 +46,8 @@ class DataFacts:
 class Record:
     """A run's folder. ``create`` and ``open`` make one; nothing is kept in memory."""
 
-    is_new = False  # whether this process has made it
+    is_new = False  # whether this process has made it,
+    was_there = True  # and whether its folder was there before
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -54,6 +55,7 @@ class Record:
     @classmethod
     def create(cls, folder: Path, run_config: RunConfig, facts: DataFacts) -> "Record":
         settings = config.to_toml(run_config)
+        was_there = folder.exists()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
@@ -63,7 +65,7 @@ class Record:
         except OSError as error:
             raise UserError(f"a run cannot be written to {folder} ({error.strerror}): choose another --out") from None
         record = cls(folder)
-        record.is_new = True
+        record.is_new, record.was_there = True, was_there
         try:
             (folder / "checkpoints").mkdir()
             disk.write_text(folder / "data.json", json.dumps(asdict(facts), indent=1))
@@ -162,9 +164,12 @@ class Record:
         for name in ("samples", "checkpoints", "tensorboard"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         with suppress(OSError):
-            for path in [*self.folder.glob("*.toml"), *self.folder.glob("*.json*"), *self.folder.glob(".*")]:
-                path.unlink()
-            self.folder.rmdir()
+            for name in ("config.toml", "data.json", "environment.json", "status.json", "rounds.jsonl", "losses.jsonl"):
+                (self.folder / name).unlink(missing_ok=True)
+                (self.folder / f".{name}.new").unlink(missing_ok=True)
+            (self.folder / ".lock").unlink(missing_ok=True)
+            if not self.was_there:
+                self.folder.rmdir()
 
     def forget_rounds_after(self, t: int) -> None:
         """Rounds that were run but not saved will be run again."""

@@ -72,10 +72,8 @@ def _train(folder: Path, config: RunConfig, progress: Progress) -> None:
     elif _reached(folder) == config.run.rounds and not _lacks_scores(folder, config):
         progress.note(f"{folder} is finished")
     else:
-        record = Record.open(folder)
         # What does not change what is learnt may be another now: how it is scored, and where it is trained.
-        record.replace_config(replace(config, run=replace(config.run, rounds=record.config.run.rounds)))
-        resume(folder, config.run.rounds, config.engine.device, progress)
+        resume(folder, progress=progress, config=config)
 
 
 def _lacks_scores(folder: Path, config: RunConfig) -> bool:

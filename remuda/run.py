@@ -30,13 +30,15 @@ def resume(
     members: int | None = None,
     engine: str | None = None,
     ranks: int | None = None,
+    config: RunConfig | None = None,
 ) -> Path:
     """Go on from a run's newest intact checkpoint, to its last round or to another one.
 
-    Also with other members, on another device or engine, and on another number of ranks.
+    Also with other members, on another device or engine, and on another number of ranks; or by a configuration in place
+    of the record's.
     """
     record = Record.open(folder)
-    config = changed(record.config, rounds, device, members, engine, ranks)
+    config = changed(config or record.config, rounds, device, members, engine, ranks)
     with launch.join(config.engine) as world:
         return Training(world, config, record.folder, progress, is_new=False).run()
 

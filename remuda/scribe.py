@@ -95,6 +95,10 @@ class Scribe(Bystander):
         if reached > self.config.run.rounds:
             raise UserError(f"{self.record.folder} has already reached round {reached}: ask for more rounds than that")
         engine = self.herd.engine
+        if not self.has_begun:  # before anything is written down that may be refused
+            data = self.config.data.at(0, platform.node())
+            config, num_labels = replace(self.config, data=data), self.herd.num_labels
+            self.judge = judge_of(config, engine.device, self.progress.note, num_labels)
         self.record.add_environment({**environment.describe(engine.device), "ranks": engine.num_ranks})
         self.record.replace_config(self.config)
         engine.say = self.progress.note
@@ -103,9 +107,6 @@ class Scribe(Bystander):
         if self.has_begun:
             where = f"{count(engine.size, 'member')} on {count(engine.num_ranks, 'rank')}"
             return self.progress.note(f"going on from round {reached + 1} with {where}")
-        data = self.config.data.at(0, platform.node())
-        config, num_labels = replace(self.config, data=data), self.herd.num_labels
-        self.judge = judge_of(config, engine.device, self.progress.note, num_labels)
         self.has_begun = True
         self.progress.start(self.record.folder, self.config.run.rounds, reached, engine.size)
 
@@ -158,6 +159,7 @@ class Scribe(Bystander):
         self.record.save(t, state, run.keep_checkpoints, self.herd.sites)
 
     def end(self) -> None:
+        self.has_begun = True  # the user is told of it
         report.write(self.record.folder)
 
     def note(self, text: str) -> None:

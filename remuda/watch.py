@@ -24,7 +24,7 @@ from remuda import disk, environment
 from remuda.config import EngineConfig, RunConfig
 from remuda.devices import usable_cores
 from remuda.engines import World
-from remuda.errors import ENDINGS, sentence
+from remuda.errors import is_users, sentence
 from remuda.heartbeats import (
     FINISHED,
     INACTIVE,
@@ -177,7 +177,7 @@ class Watch(Pulse):
         if error is None:
             self.write("finished")
         else:
-            self.write("stopped", sentence(error) if isinstance(error, ENDINGS) else repr(error))
+            self.write("stopped", sentence(error) if is_users(error) else repr(error))
 
     def write(self, state: str, why: str = "") -> None:
         self.own = replace(self.own, **self.now)

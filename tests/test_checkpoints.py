@@ -93,6 +93,14 @@ def test_the_old_one_is_there_until_the_new_one_of_the_same_round_is(tmp_path, m
     assert [path.name for path in tmp_path.iterdir()] == ["round-000003"]
 
 
+def test_an_old_one_serves_for_a_damaged_one_of_its_round(tmp_path):
+    saved(tmp_path, 3)
+    shutil.copytree(tmp_path / "round-000003", tmp_path / "old-round-000003")
+    assert checkpoints.find(tmp_path, 3).folder.name == "round-000003"
+    (tmp_path / "round-000003" / checkpoints.TENSORS).write_bytes(b"torn")
+    assert checkpoints.find(tmp_path, 3).folder.name == "old-round-000003"
+
+
 def test_none_is_none(tmp_path):
     assert checkpoints.newest_valid(tmp_path) == (None, [])
     with pytest.raises(UserError, match="there are none"):

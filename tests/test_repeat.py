@@ -78,6 +78,13 @@ def test_seeds_go_on_with_the_settings_of_the_new_call(small, tmp_path):
         assert [line["round"] for line in record.scores()] == [2, 4] and record.config.scores.every == 2
 
 
+def test_a_refused_repeat_leaves_finished_seeds_as_they_are(small, tmp_path):
+    repeat(small, tmp_path, 1)
+    refused = repeat(changed(small, "scores", every=1, kinds="modes"), tmp_path, 1)
+    assert "points of ring and grid" in refused.failed[tmp_path / "seed-000"]
+    assert Record.open(tmp_path / "seed-000").config.scores == small.scores
+
+
 def test_finished_ones_stay_and_interrupted_ones_go_on(small, tmp_path):
     whole = repeat(small, tmp_path / "whole", 3)
 

@@ -346,3 +346,5 @@ def test_discarding_spares_what_is_not_the_runs(tiny, tmp_path):
     (tmp_path / "link").symlink_to("here")
     Record.create(tmp_path / "link", make(tiny), facts).discard()
     assert list((tmp_path / "here").iterdir()) == []
+    Record.create(tmp_path / "new", make(tiny), facts).discard()
+    assert not (tmp_path / "new").exists()

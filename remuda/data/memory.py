@@ -8,9 +8,9 @@ from pathlib import Path
 _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
-_FILES = {  # of a control group: its limit, what it uses, and how much of that is cached files, by its version
-    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    "": ("memory.max", "memory.current", "inactive_file"),
+_FILES = {  # of a control group: its limit, what it uses, and what the facts of cached files begin with, by its version
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    "": ("memory.max", "memory.current", ""),
 }
 
 
@@ -44,7 +44,8 @@ def _of_groups() -> Iterator[int]:
                     yield _left(_GROUPS / version / group.relative_to("/"), *_FILES[version])
 
 
-def _left(group: Path, limit: str, usage: str, cached: str) -> int:
+def _left(group: Path, limit: str, usage: str, prefix: str) -> int:
     facts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    used = int((group / usage).read_text()) - int(facts.get(cached, 0))
+    cached = sum(int(facts.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive"))
+    used = int((group / usage).read_text()) - cached
     return max(0, int((group / limit).read_text()) - used)

@@ -21,7 +21,7 @@ from remuda import launch
 from remuda.config import EngineConfig
 from remuda.devices import usable_cores
 from remuda.engines import Transport
-from remuda.errors import ENDINGS, SaidElsewhere, sentence, status
+from remuda.errors import SaidElsewhere, is_users, sentence, status
 
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
 NUM_SUMMED = 625_000  # float64, 5 MB
@@ -115,7 +115,9 @@ def main() -> None:
             print(json.dumps({**answer, "startup": answer["joined"] - started}), flush=True)
     except SaidElsewhere as error:
         sys.exit(error.status)
-    except ENDINGS as error:
+    except BaseException as error:
+        if not is_users(error):
+            raise
         if rank == 0:
             print(json.dumps({"failed": sentence(error)}), flush=True)
         sys.exit(status(error))

@@ -24,7 +24,7 @@ from mpi4py import MPI
 from torch import Tensor
 
 from remuda.engines.communicators import OVER, WHOLE, Communicators, cores, survives_losses
-from remuda.errors import ENDINGS, Interrupted, RanksLost, SaidElsewhere, UserError, sentence, status
+from remuda.errors import Interrupted, RanksLost, SaidElsewhere, UserError, is_users, sentence, status
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # the last is what mpirun passes on
 CHUNK = 1 << 30  # bytes in a message; MPI counts with 31 bits
@@ -200,10 +200,12 @@ class Job(Communicators):
         try:
             if error is None and not self._is_concluded:
                 self.conclude()
-        except ENDINGS as late:
+        except BaseException as late:
+            if not is_users(late):
+                raise
             error = late
         self._restore_handlers()
-        if error is not None and not isinstance(error, ENDINGS):
+        if error is not None and not is_users(error):
             return
         if error is None and self._is_whole:
             for comm in (self.comm, self.control, self.spare):

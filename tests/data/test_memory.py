@@ -35,7 +35,7 @@ V1, V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "mem
 def test_the_limit_of_a_batch_job_counts(tmp_path):
     (tmp_path / "cgroup").write_text("0::/slurm/job_7/step_0\n")
     group(tmp_path / "fs/slurm/job_7/step_0", "max", 500, "anon 1\ninactive_file 0", V2)
-    group(tmp_path / "fs/slurm/job_7", 2000, 900, "anon 1\ninactive_file 100", V2)
+    group(tmp_path / "fs/slurm/job_7", 2000, 900, "anon 1\nactive_file 60\ninactive_file 40", V2)
     group(tmp_path / "fs/slurm", 5000, 900, "inactive_file 100", V2)
     assert memory.available_bytes() == 1200  # cached files make room
 
