@@ -10,7 +10,7 @@ from pathlib import Path
 from remuda import mpirun
 from remuda.config import EngineConfig
 from remuda.engines import World
-from remuda.errors import UserError
+from remuda.errors import Interrupted, UserError
 
 # What launchers tell the processes they start: rank and number. Slurm's are those of a step, which srun makes.
 VARIABLES = (
@@ -87,8 +87,12 @@ def start(num_ranks: int, words: list[str], folder: Path, tell: Callable[[str], 
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if job.is_done:
+        return status
     if not asked:
         _explain(job, status, folder)
+    elif not (status and job.num_lines):  # who was not yet ready to stop politely has not said anything
+        raise Interrupted(f"stopped; {way_on(folder)}")
     return status
 
 
@@ -100,7 +104,9 @@ def _explain(job: mpirun.Job, status: int, folder: Path) -> None:
         rank, host, number = job.deaths[0]
         by = f"signal {number} ({signal.strsignal(int(number))})"
         raise UserError(f"rank {rank} on {host} was ended by {by}, and all others with it: {way_on(folder)}")
-    if status and not job.num_lines:
+    if status == 0:  # which an mpirun that survives losses is fine with
+        raise UserError(f"all ranks have died: {way_on(folder)}")
+    if not job.num_lines:
         raise UserError(f"the ranks have ended without a word, with status {status}: {way_on(folder)}")
 
 

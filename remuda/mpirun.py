@@ -20,7 +20,8 @@ from remuda.errors import UserError
 PAUSE = 0.05  # seconds between two looks at a job
 GAP = 1.0  # seconds from one rank's start to the next one's on a host, at most
 PATIENCE = 10.0  # seconds that a job gets to end
-UP = "\x02up\n"  # said by every rank when MPI has started, and for nobody else
+# Said by every rank when MPI has started, and when its command has ended well; for nobody else.
+UP, DONE = "\x02up\n", "\x02done\n"
 # What a rank begins with. MPI comes before all that takes long to load, since by MPI a rank that dies is missed. If one
 # dies even before, the others wait in MPI's own start, where nothing but a time limit ends them.
 RANK = f"""
@@ -31,7 +32,15 @@ with open(os.devnull, "w") as nowhere, contextlib.suppress(ImportError, RuntimeE
 faulthandler.cancel_dump_traceback_later()
 sys.stderr.write({UP!r})
 sys.stderr.flush()
-runpy.run_module("remuda", run_name="__main__", alter_sys=True)
+status = 0
+try:
+    runpy.run_module("remuda", run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    status = end.code
+if not status:
+    sys.stderr.write({DONE!r})
+    sys.stderr.flush()
+sys.exit(status)
 """
 RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
 # Of Open MPI, on messages that a loss cuts off, and on ranks that have gone before it had told them all.
@@ -88,7 +97,7 @@ class Job:
         words = [*command(num_ranks), sys.executable, "-m", "mpi4py", "-c", RANK, *words]
         self.is_deserted = False  # whether a rank has died before MPI had started
         self.survives_losses = "--with-ft" in words  # otherwise mpirun itself ends the others
-        self.is_up = False
+        self.is_up = self.is_done = False  # some rank's MPI, and some rank: after losses mpirun's status does not tell
         self.deaths: list[Death] = []
         self.num_lines = 0  # that were passed on
         # In a session of its own, so that a terminal's Ctrl-C comes to us alone: mpirun would kill the ranks.
@@ -126,6 +135,8 @@ class Job:
         for text in sift((line.decode(errors="replace") for line in self.process.stderr), self.deaths):
             if text == UP:
                 self.is_up = True
+            elif text == DONE:
+                self.is_done = True
             elif not self.is_deserted:
                 self.num_lines += 1
                 sys.stderr.write(text)

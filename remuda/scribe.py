@@ -106,7 +106,8 @@ class Scribe(Bystander):
         self.images, self.written = lines[-1]["images"] if lines else 0, reached
         if self.has_begun:
             where = f"{count(engine.size, 'member')} on {count(engine.num_ranks, 'rank')}"
-            return self.progress.note(f"going on from round {reached + 1} with {where}")
+            start = f" from round {reached + 1}" if reached < self.config.run.rounds else ""
+            return self.progress.note(f"going on{start} with {where}")
         self.has_begun = True
         self.progress.start(self.record.folder, self.config.run.rounds, reached, engine.size)
 

@@ -162,12 +162,7 @@ def _table(header: Sequence[str], rows: list[list[str]]) -> Table:
 def _start_ranks(config: configs.RunConfig, folder: Path, more: Sequence[str] = ()) -> None:
     """Where ranks are asked for that are not there: they run this very command, and this process waits for them."""
     if number := launch.num_to_start(config.engine):
-        status = launch.start(number, [*sys.argv[1:], *more], folder, say)
-        if status == 0 and (folder / "config.toml").exists():  # otherwise it is another host's
-            lines = Record(folder).rounds()
-            if not lines or lines[-1]["round"] < config.run.rounds:  # which an mpirun that survives losses is fine with
-                raise UserError(f"all ranks have died: {launch.way_on(folder)}")
-        raise typer.Exit(status)
+        raise typer.Exit(launch.start(number, [*sys.argv[1:], *more], folder, say))
 
 
 def _describe(config: configs.RunConfig) -> None:

@@ -105,6 +105,33 @@ def test_a_rank_is_lost_before_mpi_has_started(tmp_path):
     assert not Record.open(tmp_path / "run").losses() and Record.open(tmp_path / "run").config.run.members == 5
 
 
+@pytest.mark.parametrize("is_stop", [True, False], ids=["stopped", "killed"])
+def test_all_end_while_they_start(tmp_path, is_stop):
+    """They cannot say anything yet, and an mpirun that survives losses calls that a success."""
+    victim = Victim(tmp_path / "run", "md-gan")
+    victim.wait(victim.is_loading)
+    if is_stop:
+        victim.process.terminate()
+    else:
+        victim.kill(0, 1, 2)
+    status, _, words = victim.end()
+    expected = (130, "stopped; start again\n") if is_stop else (2, "remuda: all ranks have died: start again\n")
+    assert (status, words) == expected and not (tmp_path / "run").exists()
+
+
+def test_all_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    settings = ("--rounds", 4, "--set", "scores.every=4", "--set", "scores.kinds=fid", "--set", "scores.samples=50000")
+    victim = Victim(run, "fl-gan", *settings)
+    victim.wait(lambda: victim.has_reached(4))
+    victim.kill(0, 1, 2)
+    status, _, words = victim.end()
+    assert (status, words) == (2, f"remuda: all ranks have died: go on with: remuda resume {run}\n")
+    library.resume(run, engine="stacked")
+    assert_complete(run, rounds=4)
+    assert Record.open(run).has_scores(4)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_a_rank_is_lost_while_they_start(tmp_path, seed):
