@@ -81,7 +81,7 @@ def start(num_ranks: int, words: list[str], folder: Path, tell: Callable[[str], 
         status = job.wait()
         for _ in range(TRIALS - 1):
             if job.is_deserted and not asked:
-                tell("a rank has died before MPI had started: all are started again")
+                tell("MPI did not start on all ranks: they are started again")
                 job = mpirun.Job(num_ranks, words)
                 status = job.wait()
     finally:
@@ -99,7 +99,7 @@ def start(num_ranks: int, words: list[str], folder: Path, tell: Callable[[str], 
 def _explain(job: mpirun.Job, status: int, folder: Path) -> None:
     """If ranks have ended in a way that they could not explain themselves."""
     if job.is_deserted:
-        raise UserError(f"ranks have died {TRIALS} times before MPI had started: remuda doctor may tell why")
+        raise UserError(f"MPI did not start on all ranks, {TRIALS} times: remuda doctor may tell why")
     if job.deaths:
         rank, host, number = job.deaths[0]
         by = f"signal {number} ({signal.strsignal(int(number))})"

@@ -22,6 +22,7 @@ GAP = 1.0  # seconds from one rank's start to the next one's on a host, at most
 PATIENCE = 10.0  # seconds that a job gets to end
 # Said by every rank when MPI has started, and when its command has ended well; for nobody else.
 UP, DONE = "\x02up\n", "\x02done\n"
+STUMBLED = "\x02stumbled\n"  # in place of what mpirun says when it has failed to start itself
 # What a rank begins with. MPI comes before all that takes long to load, since by MPI a rank that dies is missed. If one
 # dies even before, the others wait in MPI's own start, where nothing but a time limit ends them.
 RANK = f"""
@@ -47,6 +48,7 @@ RULE = re.compile(r"-{20,}\s*$")  # around what mpirun has to say
 REMARK = re.compile(
     r"NBC_Progress: an error|Error in NBC_\w+\(\)|\[\S+:\d+\] pmix_ptl_base: send_msg: write failed|\[warn\] Epoll MOD"
 )
+STUMBLE = re.compile(r"listener thread failed to start")  # now and then, soon after another job has ended
 EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")  # which a rank has explained
 DEATH = re.compile(r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL)
 
@@ -95,7 +97,7 @@ class Job:
 
     def __init__(self, num_ranks: int, words: list[str]):
         words = [*command(num_ranks), sys.executable, "-m", "mpi4py", "-c", RANK, *words]
-        self.is_deserted = False  # whether a rank has died before MPI had started
+        self.is_deserted = False  # whether a rank has died before MPI had started, or none was started
         self.survives_losses = "--with-ft" in words  # otherwise mpirun itself ends the others
         self.is_up = self.is_done = False  # some rank's MPI, and some rank: after losses mpirun's status does not tell
         self.deaths: list[Death] = []
@@ -137,6 +139,8 @@ class Job:
                 self.is_up = True
             elif text == DONE:
                 self.is_done = True
+            elif text == STUMBLED:
+                self.is_deserted = True
             elif not self.is_deserted:
                 self.num_lines += 1
                 sys.stderr.write(text)
@@ -166,6 +170,8 @@ def sift(lines: Iterable[str], deaths: list[Death]) -> Iterator[str]:
             text = "".join(block)
             if death := DEATH.search(text):
                 deaths.append(Death(*death.groups()))
+            elif STUMBLE.search(text):
+                yield STUMBLED
             elif not EXIT.search(text):
                 yield from block
             block = []

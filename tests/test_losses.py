@@ -150,3 +150,27 @@ def test_the_way_on(tmp_path):
     assert launch.way_on(tmp_path) == "start again"
     (tmp_path / "config.toml").touch()
     assert launch.way_on(tmp_path) == f"go on with: remuda resume {tmp_path}"
+
+
+def test_an_mpirun_that_stumbles_is_started_again(monkeypatch, tmp_path):
+    rule = "-" * 74
+    script = tmp_path / "mpirun"
+    script.write_text(
+        "#!/bin/sh\n"
+        f'test "$1" = --version && exit\n'
+        f"echo x >> {tmp_path}/calls\n"
+        f"if [ $(wc -l < {tmp_path}/calls) -lt $STUMBLES ]; then\n"
+        f"printf '%s\\n' {rule} \"The PMIx server's listener thread failed to start.\" {rule} >&2; exit 1\n"
+        "fi\n"
+        "printf '\\002done\\n' >&2\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(mpirun, "find", lambda: str(script))
+    said: list[str] = []
+    monkeypatch.setenv("STUMBLES", "3")
+    assert launch.start(2, ["train"], tmp_path / "run", said.append) == 0
+    assert said == ["MPI did not start on all ranks: they are started again"] * 2
+    (tmp_path / "calls").unlink()
+    monkeypatch.setenv("STUMBLES", "9")
+    with pytest.raises(UserError, match="MPI did not start on all ranks, 3 times"):
+        launch.start(2, ["train"], tmp_path / "run", said.append)
