@@ -82,8 +82,12 @@ def list_all(folder: Path) -> list[Checkpoint]:
 
 def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that is intact, if there is one, and why newer ones are not."""
+    return _newest_intact(list_all(folder))
+
+
+def _newest_intact(known: list[Checkpoint]) -> tuple[Checkpoint | None, list[str]]:
     complaints = []
-    for checkpoint in reversed(list_all(folder)):
+    for checkpoint in reversed(known):
         complaint = _complaint(checkpoint)
         if complaint is None:
             return checkpoint, complaints
@@ -98,10 +102,10 @@ def find(folder: Path, t: int) -> Checkpoint:
     if not mine:
         rounds = ", ".join(dict.fromkeys(str(checkpoint.round) for checkpoint in known)) or "none"
         raise UserError(f"there is no checkpoint of round {t} in {folder}: there are {rounds}")
-    complaints = [_complaint(checkpoint) for checkpoint in mine]
-    if None not in complaints:
-        raise UserError(f"{complaints[-1]}: choose another checkpoint")
-    return mine[complaints.index(None)] if complaints[-1] else mine[-1]
+    found, complaints = _newest_intact(mine)
+    if found is None:
+        raise UserError(f"{complaints[0]}: choose another checkpoint")
+    return found
 
 
 def members(checkpoint: Checkpoint) -> list[int]:

@@ -168,9 +168,8 @@ def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        table = result.setdefault(section, {})
-        if not isinstance(table, dict):
-            raise UserError(f"{section} must be a table of settings, not {table!r}")
+        table = _table(result, section)
+        result[section] = table
         if key == "name" and isinstance(value, str) and value in NAMED.get(section, {}):
             # Another class: of the recipe's settings those stay that it knows too.
             known = {f.name for f in fields(NAMED[section][value])}

@@ -28,11 +28,8 @@ class SaidElsewhere(UserError):
         self.status = status
 
 
-_FULL = (
-    "can't allocate memory",
-    "not enough memory",
-    "calculation overflowed",
-)  # PyTorch's words for full memory
+# PyTorch's words for a full memory.
+_FULL = ("can't allocate memory", "not enough memory", "calculation overflowed")
 
 
 def is_users(error: BaseException) -> bool:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from remuda.devices import CGROUP
+
 _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
 _FILES = {  # of a control group: its limit, what it uses, and what the facts of cached files begin with, by its version
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     "": ("memory.max", "memory.current", ""),
@@ -16,7 +17,7 @@ _FILES = {  # of a control group: its limit, what it uses, and what the facts of
 
 def available_bytes() -> int | None:
     """What can be allocated without swapping, and within a batch job's or container's limit; None where none tells."""
-    known = [*_of_system(), *_of_groups()]
+    known = [*_of_system(), *left_to_groups(CGROUP)]
     return min(known) if known else None
 
 
@@ -32,20 +33,22 @@ def _of_system() -> Iterator[int]:
             return
 
 
-def _of_groups() -> Iterator[int]:
-    """What is left to this process's control groups for memory, and to those around them."""
-    lines = _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else []
-    for line in lines:
+def left_to_groups(cgroup: Path) -> Iterator[int]:
+    """What the control groups for memory leave, under that folder: the outermost, this process's, those in between."""
+    groups = [(version, Path("/")) for version in _FILES]
+    for line in _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else []:
         _, controllers, path = line.split(":", 2)
         version = "memory" if "memory" in controllers.split(",") else controllers
         if version in _FILES:
-            for group in (Path(path), *Path(path).parents):
-                with suppress(OSError, ValueError):  # not there, or "max"
-                    yield _left(_GROUPS / version / group.relative_to("/"), *_FILES[version])
+            groups += [(version, group) for group in (Path(path), *Path(path).parents)]
+    for version, group in groups:
+        with suppress(OSError, ValueError):  # not there, or "max"
+            yield _left(cgroup / version / group.relative_to("/"), *_FILES[version])
 
 
 def _left(group: Path, limit: str, usage: str, prefix: str) -> int:
-    facts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    cached = sum(int(facts.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive"))
+    facts = group / "memory.stat"
+    told = dict(line.split() for line in facts.read_text().splitlines()) if facts.exists() else {}
+    cached = sum(int(told.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive"))
     used = int((group / usage).read_text()) - cached
     return max(0, int((group / limit).read_text()) - used)

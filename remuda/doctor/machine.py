@@ -11,6 +11,7 @@ import torch
 
 from remuda.data import DataConfig
 from remuda.data.files import data_folders, locate
+from remuda.data.memory import left_to_groups
 from remuda.data.sources import SOURCES
 from remuda.devices import CGROUP, usable_cores
 from remuda.doctor.findings import FAILS, MISSING, OK, Finding, shortened
@@ -89,15 +90,7 @@ def usable_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) 
         available = 1024 * int(lines["MemAvailable"].split()[0])
     except (OSError, KeyError, ValueError):
         return None
-    for limit, used in (
-        ("memory.max", "memory.current"),  # version 2, then 1
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            available = min(available, int((cgroup / limit).read_text()) - int((cgroup / used).read_text()))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
-    return max(0, available)
+    return min([available, *left_to_groups(cgroup)])
 
 
 def _data(folder: Path) -> Finding:

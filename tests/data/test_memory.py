@@ -6,7 +6,7 @@ from remuda.data import memory
 @pytest.fixture(autouse=True)
 def no_groups(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "_OWN_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "fs")
+    monkeypatch.setattr(memory, "CGROUP", tmp_path / "fs")
 
 
 def test_there_is_some_and_every_source_is_of_one_order(monkeypatch, tmp_path):
