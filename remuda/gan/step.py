@@ -176,7 +176,8 @@ class GAN:
         self, on_fakes: Tensor, labels: Tensor, loss: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
         """Of the discriminator's outputs at its fakes; by another loss than the GAN's, where one is given."""
-        value = (loss or self.loss.generator)(self.source(on_fakes).float())
+        loss = self.loss.generator if loss is None else loss  # PyTorch 2.11 does not compile "loss or ..."
+        value = loss(self.source(on_fakes).float())
         if self.networks.auxiliary:
             value = value + class_loss(on_fakes[:, 1:].float(), labels)
         return value
