@@ -39,9 +39,10 @@ def show_traffic(
     """What MD-GAN and FL-GAN would send and compute with a recipe's networks and data."""
     config = recipes.recipe(recipe, *(settings or []), *assignments({"data.path": data}))
     setting = traffic.setting_of(config, members)
-    traffic.print_tables(setting, console)
     if out is not None:
         traffic.draw(setting, out)
+    traffic.print_tables(setting, console)
+    if out is not None:
         say(f"figure: {out}")
 
 
