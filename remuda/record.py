@@ -42,6 +42,18 @@ class DataFacts:
         """Whether the data are points in the plane instead of images."""
         return self.shape[1:] == (1, 1)
 
+    def difference(self, other: "DataFacts", is_part: bool) -> str:
+        """What these had and the others have not, in words; parts of data differ in numbers only."""
+        if self.shape != other.shape:
+            return f"images of shape {list(other.shape)} instead of {list(self.shape)}"
+        if self.classes != other.classes:
+            strange = sorted(set(self.classes) ^ set(other.classes))
+            return f"other classes ({', '.join(strange[:3]) or 'in another order'})"
+        for name, before, now in zip(self.classes, self.counts, other.counts, strict=True):
+            if before != now and not is_part:
+                return f"{now} of class {name} instead of {before}"
+        return ""
+
 
 class Record:
     """A run's folder. ``create`` and ``open`` make one; nothing is kept in memory."""
@@ -112,6 +124,15 @@ class Record:
             return facts
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UserError(f"{self.folder / 'data.json'} cannot be read ({error}): the run is damaged") from None
+
+    def expect(self, found: DataFacts, *, is_part: bool) -> None:
+        """Refuse to go on with other data than the run began with; a part of them may have gone with its ranks."""
+        difference = self.facts.difference(found, is_part)
+        if difference:
+            raise UserError(
+                f"the data are not those that {self.folder} began with, {difference}: put them back as they were, or "
+                "start a new run with remuda train"
+            )
 
     def replace_config(self, run_config: RunConfig) -> None:
         disk.write_text(self.folder / "config.toml", config.to_toml(run_config))

@@ -92,6 +92,8 @@ class Training:
         if self.record is None:
             is_new = self.is_new and world.is_root
             self.record = Record.create(self.folder, config, herd.facts) if is_new else Record(self.folder)
+            if world.is_root and not self.is_new:
+                self.record.expect(herd.facts, is_part=config.data.is_per_rank)
             self.scribe = self.held.enter_context(scribe_of(self.record, config, herd, self.progress))
         self.scribe.follow(config, herd)
         if self.pulse is None:

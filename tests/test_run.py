@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from PIL import Image
 
 import remuda
 from remuda import checkpoints, config, trees
@@ -233,14 +234,18 @@ def test_a_device_that_is_not_there_is_refused(tiny, device):
         assemble(make(tiny))
 
 
-def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):
-    """12, 5 and 2 images, batches of 4: everyone takes the same number of steps, an epoch of the average share."""
+def write_toy_images(toy_data, root):
     from remuda.images import to_picture
 
     for i, (image, label) in enumerate(zip(toy_data.images, toy_data.labels.tolist(), strict=True)):
-        folder = tmp_path / "images" / toy_data.classes[label]
+        folder = root / toy_data.classes[label]
         folder.mkdir(parents=True, exist_ok=True)
         to_picture(image).save(folder / f"{i}.png")
+
+
+def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):
+    """12, 5 and 2 images, batches of 4: everyone takes the same number of steps, an epoch of the average share."""
+    write_toy_images(toy_data, tmp_path / "images")
     monkeypatch.chdir(tmp_path)
     values = {
         "data": {"name": "folder:images"},
@@ -256,6 +261,28 @@ def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):
     model = remuda.load(folder)
     assert model.sample(3, labels="light").shape == (3, 1, 8, 8)
     assert torch.bincount(model.draw_labels(1900), minlength=3).sub(torch.tensor([1200, 500, 200])).abs().max() < 100
+
+
+def test_a_run_does_not_go_on_with_other_data(tiny, tmp_path, toy_data):
+    images = tmp_path / "images"
+    write_toy_images(toy_data, images)
+    values = make({**tiny, "data": {"name": f"folder:{images}"}}, rounds=1, members=0)
+    folder = remuda.run(values, tmp_path / "run")
+    before = final_tensors(folder)
+
+    (images / "grey" / "12.png").rename(tmp_path / "12.png")
+    with pytest.raises(UserError, match=r"4 of class grey instead of 5: put them back as they were, or start"):
+        remuda.resume(folder, rounds=2)
+    (tmp_path / "12.png").rename(images / "grey" / "12.png")
+    (images / "light").rename(images / "white")
+    with pytest.raises(UserError, match=r"other classes \(light, white\)"):
+        remuda.resume(folder, rounds=2)
+    (images / "white").rename(images / "light")
+    for picture in images.glob("*/*.png"):
+        Image.open(picture).resize((16, 16)).save(picture)
+    with pytest.raises(UserError, match=r"shape \[1, 16, 16\] instead of \[1, 8, 8\]"):
+        remuda.resume(folder, rounds=2)
+    assert trees.equal(final_tensors(folder), before) and Record.open(folder).config.run.rounds == 1
 
 
 def test_event_files(tiny, tmp_path):
