@@ -43,6 +43,13 @@ def _stop_politely(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether it comes from a signal to stop."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def main() -> None:
     """Run a command; what the user can put right is one sentence and status 2."""
     for number in STOPS:
@@ -58,6 +65,10 @@ def main() -> None:
         sys.exit(130)
     except SaidElsewhere as error:
         sys.exit(error.status)
+    except SystemExit as end:
+        if _is_interrupted(end):  # typer keeps such an exception to itself
+            errors.print("stopped", highlight=False)
+        raise
     except (UserError, OSError, MemoryError, RuntimeError) as error:
         if os.environ.get("REMUDA_TRACEBACK") or not is_users(error):
             raise

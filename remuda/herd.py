@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda import checkpoints, trees
+from remuda import checkpoints, losses, trees
 from remuda.checkpoints import Checkpoint
 from remuda.config import EngineConfig, RunConfig
 from remuda.data import Dataset, partition
@@ -126,7 +126,7 @@ def assemble(config: RunConfig, world: World | None = None) -> Herd:
         )
     device = _device(config.engine, world)
     with world.root_first() if config.data.name in SOURCES else nullcontext():
-        dataset = load_data(config.data.at(world.origin, world.host))
+        dataset = load_data(config.data.at(_home(config, world), world.host))
     num_classes = len(dataset.classes)
     num_members = config.strategy.num_members(config.run.members, num_classes)
     hosts, sites = spans(num_members, world.num_ranks), config.run.sites(num_members)
@@ -146,6 +146,17 @@ def assemble(config: RunConfig, world: World | None = None) -> Herd:
     )
     num_batches = strategy.batches_per_round(sum(sizes) / num_members)
     return Herd(strategy, engine, batches, facts, num_batches, sites)
+
+
+def _home(config: RunConfig, world: World) -> int:
+    """The rank whose data this one has: where each has its own, members stay with those that they began with."""
+    homes = losses.homes(config) or world.origins
+    if len(homes) != world.num_ranks:
+        raise UserError(
+            f"the ranks' own data of this run lie with ranks {', '.join(map(str, homes))}, and {world.num_ranks} were "
+            f"started: use --ranks {len(homes)}, or share the data out anew with --members"
+        )
+    return homes[world.rank]
 
 
 def _look(config: RunConfig, dataset: Dataset, device: torch.device, world: World) -> Look:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 from remuda import mpirun
 from remuda.config import EngineConfig
@@ -112,7 +113,7 @@ def _explain(job: mpirun.Job, status: int, folder: Path) -> None:
 
 def way_on(folder: Path) -> str:
     """What to do when ranks have died without a word."""
-    return f"go on with: remuda resume {folder}" if (folder / "config.toml").exists() else "start again"
+    return f"go on with: remuda resume {quote(str(folder))}" if (folder / "config.toml").exists() else "start again"
 
 
 def _missing(reason: str) -> str:

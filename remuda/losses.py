@@ -43,6 +43,19 @@ def without(config: RunConfig, num_members: int, lost: Sequence[int]) -> RunConf
     return replace(config, run=replace(config.run, members=num_members - len(lost), lost=gone))
 
 
+def with_homes(config: RunConfig, ranks: Sequence[int]) -> RunConfig:
+    """The run whose members have the data of these ranks, where each rank has its own."""
+    return replace(config, data=replace(config.data, ranks=tuple(ranks))) if config.data.is_per_rank else config
+
+
+def homes(config: RunConfig) -> list[int]:
+    """The ranks whose data are in use, where each has its own: those of the start that have not lost all members."""
+    if not (config.run.lost and config.data.ranks):
+        return list(config.data.ranks)
+    spread = spans(config.run.members + len(config.run.lost), len(config.data.ranks))
+    return [rank for rank, span in zip(config.data.ranks, spread, strict=True) if not set(span) <= set(config.run.lost)]
+
+
 def names(ranks: Sequence[Lost]) -> str:
     """Such as "rank 1 on node7 and rank 2 on node8 were lost"."""
     each = [f"rank {lost.rank} on {lost.host}" for lost in ranks]

@@ -1,8 +1,9 @@
 """A trained herd as one generative model: draw the label, then the image."""
 
 import math
+import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from remuda.strategies import Strategy
 
 CHUNK = {"cpu": 512, "cuda": 8192}  # images generated at once; bounds memory, and does not change any image
 
-Labels = None | int | str | Sequence[int] | Tensor
+Labels = None | int | str | Sequence[int | str] | Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Model:
     def sample(self, n: int, labels: Labels = None, seed: int = 0) -> Tensor:
         """n images (n, C, H, W), uint8 (points: float32).
 
-        Labels: one class by number or name, or n numbers; None draws them from the frequencies of the training data,
+        Labels: one class by number or name, or n of them; None draws them from the frequencies of the training data,
         as equation 5 of the class-parallel paper does. Image i depends on the seed, i and its label alone.
         """
         return self.generate(self.choose_labels(n, labels, seed), seed)
@@ -65,7 +66,7 @@ class Model:
         draws = seeds.uniform(torch.tensor(seeds.key(seed, "labels")), (n,)).double()
         return torch.searchsorted(steps, draws, right=True).clamp(max=self.num_labels - 1)
 
-    def label_number(self, label: int | str) -> int:
+    def label_number(self, label: Any) -> int:
         """A class by number or name."""
         if not self.num_labels:
             raise UserError(
@@ -75,8 +76,8 @@ class Model:
         if isinstance(label, str) and label in names:
             return names.index(label)
         try:
-            number = int(label)
-        except ValueError:
+            number = int(label) if isinstance(label, str) else operator.index(label)
+        except (ValueError, TypeError):  # neither a name nor a whole number
             number = -1
         if not 0 <= number < self.num_labels:
             shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
@@ -99,9 +100,9 @@ class Model:
             )
         if labels is None:
             return self.draw_labels(n, seed)
-        if isinstance(labels, int | str):
+        if isinstance(labels, str) or not isinstance(labels, Iterable) or getattr(labels, "ndim", 1) == 0:
             return torch.full((n,), self.label_number(labels))
-        numbers = torch.tensor([self.label_number(int(label)) for label in labels])
+        numbers = torch.tensor([self.label_number(label) for label in labels])
         if len(numbers) != n:
             raise UserError(f"{len(numbers)} labels were given for {n} samples")
         return numbers

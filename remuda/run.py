@@ -53,10 +53,13 @@ def changed(
 ) -> RunConfig:
     """A run's configuration as a resume has it; what is not given stays."""
     loop: dict[str, Any] = {"rounds": rounds, "members": members, "lost": None if members is None else ()}
-    if ranks is None and (engine == "stacked" or launch.place()[1] > 1):
-        ranks = 0  # none, or those that were started this time
+    if ranks is None:  # those that were started this time, or as many as before
+        name, started = engine or config.engine.name, launch.place()[1]
+        ranks = 0 if name == "stacked" else started if started > 1 else None
     place = {"device": device, "name": engine, "ranks": ranks}
     values = to_dict(config)
+    if members is not None:
+        values["data"]["ranks"] = ()  # data that lie with the ranks are shared out anew
     for section, given in (("run", loop), ("engine", place)):
         values[section] |= {name: value for name, value in given.items() if value is not None}
     return from_dict(values)  # which checks them

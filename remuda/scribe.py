@@ -1,7 +1,6 @@
 """What is written down of a run, and shown of it; that is rank 0's alone."""
 
 import math
-import platform
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -85,6 +84,10 @@ class Scribe(Bystander):
             self.progress.note(f"{complaint}; going back to an older one")
         if checkpoint is None and complaints:
             raise UserError(f"no checkpoint of {self.record.folder} is intact: start anew with another --out")
+        if checkpoint is not None and checkpoint.round > self.config.run.rounds:
+            raise UserError(
+                f"{self.record.folder} has already reached round {checkpoint.round}: ask for more rounds than that"
+            )
         return checkpoint
 
     def follow(self, config: RunConfig, herd: Herd) -> None:
@@ -92,12 +95,9 @@ class Scribe(Bystander):
 
     def begin(self, reached: int) -> None:
         self.record.forget_rounds_after(reached)
-        if reached > self.config.run.rounds:
-            raise UserError(f"{self.record.folder} has already reached round {reached}: ask for more rounds than that")
         engine = self.herd.engine
         if not self.has_begun:  # before anything is written down that may be refused
-            data = self.config.data.at(0, platform.node())
-            config, num_labels = replace(self.config, data=data), self.herd.num_labels
+            config, num_labels = replace(self.config, data=self.config.data.at_root()), self.herd.num_labels
             self.judge = judge_of(config, engine.device, self.progress.note, num_labels)
         self.record.add_environment({**environment.describe(engine.device), "ranks": engine.num_ranks})
         self.record.replace_config(self.config)

@@ -6,7 +6,9 @@ Rounds are pure: state in, state out. So a round that a loss has cut off runs ag
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from remuda import losses
@@ -80,28 +82,30 @@ class Training:
                 raise
             raise UserError(
                 f"{self.folder} could not be written to ({error}): make room there or check its permissions, then "
-                f"go on with: remuda resume {self.folder}; nothing that was saved is lost"
+                f"go on with: remuda resume {quote(str(self.folder))}; nothing that was saved is lost"
             ) from None
         return False
 
     def _begin(self) -> None:
         """From the newest checkpoint, or from the start, with those who are there."""
-        world, config = self.world, self.whole
+        world, is_divided = self.world, bool(self.whole.data.ranks) and not self.is_new
+        config = self.whole = self.whole if is_divided else losses.with_homes(self.whole, world.origins)
         herd = assemble(config, world)
         self.folder = Path(world.share(str(self.folder))[0])
         if self.record is None:
             is_new = self.is_new and world.is_root
             self.record = Record.create(self.folder, config, herd.facts) if is_new else Record(self.folder)
             if world.is_root and not self.is_new:
-                self.record.expect(herd.facts, is_part=config.data.is_per_rank)
+                is_part = config.data.is_per_rank and (bool(config.run.lost) or not is_divided)
+                self.record.expect(herd.facts, is_part=is_part)
             self.scribe = self.held.enter_context(scribe_of(self.record, config, herd, self.progress))
         self.scribe.follow(config, herd)
-        if self.pulse is None:
-            pulse = pulse_of(self.folder, config, world, herd.engine.device, herd.hosted, self.scribe.note)
-            self.pulse = self.beating.enter_context(pulse)
         checkpoint = self.scribe.newest()
         reached = world.agree(checkpoint.round if checkpoint else -1)
         position = (0, herd.start()) if reached < 0 else (reached, herd.restore(checkpoint))
+        if self.pulse is None:  # what is refused up to here has left the record alone
+            pulse = pulse_of(self.folder, config, world, herd.engine.device, herd.hosted, self.scribe.note)
+            self.pulse = self.beating.enter_context(pulse)
         self.scribe.begin(position[0])
         self._note()  # who was lost before there was a record
         self.herd, self.facts, self.num_members, self.seats = herd, herd.facts, herd.engine.size, world.origins
@@ -163,7 +167,7 @@ class Training:
         if self.record is None:
             return f"{done} before there was a record: start again"
         self.scribe.end()
-        return f"{done}; go on with: remuda resume {self.folder}"
+        return f"{done}; go on with: remuda resume {quote(str(self.folder))}"
 
     def _regroup(self) -> None:
         """Decide what becomes of the members of lost ranks."""
@@ -186,6 +190,8 @@ class Training:
         """The run without the members of the lost ranks."""
         gone = self._hosted([rank for rank in self.seats if rank not in self.world.origins])
         config = losses.without(self.whole, self.num_members, gone)
+        if config.engine.ranks:
+            config = replace(config, engine=replace(config.engine, ranks=self.world.num_ranks))  # for a resume
         try:
             config.strategy.num_members(config.run.members, len(self.facts.classes))
         except UserError as error:

@@ -46,7 +46,7 @@ ALLOWED = {
     "doctor": BASE | {"", "config", "data", "engines", "launch", "mpirun"},
     "scribe": BASE
     | {"checkpoints", "config", "engines", "environment", "herd", "progress", "record", "report", "samples", "scoring"},
-    "herd": BASE | {"checkpoints", "config", "data", "engines", "model", "record", "scores", "strategies"},
+    "herd": BASE | {"checkpoints", "config", "data", "engines", "losses", "model", "record", "scores", "strategies"},
 }
 FREE = {"run", "training", "cli", "commands", "", "__main__"}  # the loop and the facades know all the others
 

@@ -239,6 +239,27 @@ def in_process(*words):
     return 0, stderr.getvalue()
 
 
+def test_a_stop_outside_of_the_loop_is_said(trained, monkeypatch):
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    from remuda.commands import results
+
+    monkeypatch.setattr(results, "score_run", stop)
+    assert in_process("score", trained[0] / "run") == (130, "stopped\n")
+
+
+def test_a_refused_resume_leaves_the_record_alone(trained, tmp_path):
+    run = tmp_path / "a run"
+    assert in_process("train", trained[0] / "small.toml", "--out", run)[0] == 0
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    for words, why in ((["--rounds", 1], "already reached round 2"), (["--rounds", 4, "--members", 1], "cannot go on")):
+        status, said = in_process("resume", run, *words)
+        assert status == 2 and why in said, said
+        assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+    assert f"remuda resume '{run}', or choose" in in_process("train", trained[0] / "small.toml", "--out", run)[1]
+
+
 def test_a_nan_ends_a_run_with_a_sentence(trained, tmp_path):
     result = call(
         "train", trained[0] / "small.toml", "--out", tmp_path / "run", "--rounds", 9,

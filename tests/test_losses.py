@@ -49,6 +49,18 @@ def test_who_is_lost_with_which_rank():
     assert again.run == after.run, "as the record keeps it"
 
 
+def test_whose_data_are_left():
+    """Seven members on ranks 0, 2 and 5 have the data of their rank, and keep them when others are lost."""
+    run = config.from_dict({**RANKED, "run": {"members": 7}, "strategy": {"name": "fl-gan"}})
+    assert losses.homes(run) == [], "not yet divided"
+    run = losses.with_homes(run, [0, 2, 5])
+    assert losses.homes(run) == [0, 2, 5]
+    assert losses.homes(losses.without(run, 7, [3, 4])) == [0, 5]
+    assert losses.homes(losses.without(run, 7, [3, 4, 5, 6])) == [0]
+    shared = config.from_dict({"run": {"members": 6, "lost": [3]}, "strategy": {"name": "fl-gan"}})
+    assert losses.with_homes(shared, [0, 1]) == shared and losses.homes(shared) == []
+
+
 @pytest.mark.parametrize("run", [{"lost": (1,)}, {"members": 3, "lost": (4,)}, {"members": 3, "lost": (-1,)}], ids=str)
 def test_losses_that_cannot_be(run):
     with pytest.raises(UserError, match=r"run\.lost="):

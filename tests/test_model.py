@@ -1,5 +1,6 @@
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,6 +53,9 @@ def test_labels_by_number_name_and_list(runs, name):
     assert torch.equal(by_number, model.sample(4, labels="2"))
     assert torch.equal(by_number, model.sample(4, labels=[2, 2, 2, 2]))
     assert torch.equal(by_number, model.sample(4, labels=torch.full((4,), 2)))
+    assert torch.equal(by_number, model.sample(4, labels=["2", 2, np.int64(2), torch.tensor(2)]))
+    assert torch.equal(by_number, model.sample(4, labels=np.int64(2)))
+    assert torch.equal(by_number, model.sample(4, labels=torch.tensor(2)))
     assert not torch.equal(by_number, model.sample(4, labels=0))
 
 

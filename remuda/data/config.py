@@ -1,5 +1,6 @@
 """What a run says about its data."""
 
+import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -24,6 +25,7 @@ class DataConfig:
     partition: PartitionName = "auto"  # auto: what the strategy asks for
     alpha: float = 0.5  # dirichlet: concentration, 0 < alpha <= 1e6; small = skewed
     fraction: float = 0.5  # subset: share of the data set that each member draws, 0 < fraction <= 1
+    ranks: tuple[int, ...] = ()  # with {rank} or {host}: whose data the members began with; set by the run
 
     def __post_init__(self) -> None:
         for key in ("size", "channels", "limit"):
@@ -50,6 +52,10 @@ class DataConfig:
         """The data of one rank."""
         name, path = (text.replace("{rank}", str(rank)).replace("{host}", host) for text in (self.name, self.path))
         return replace(self, name=name, path=path)
+
+    def at_root(self) -> "DataConfig":
+        """The data of the first rank, on this host."""
+        return self.at(self.ranks[0] if self.ranks else 0, platform.node())
 
     def with_full_paths(self) -> "DataConfig":
         """The same data from wherever the reader of a record stands."""

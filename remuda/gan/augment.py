@@ -51,6 +51,7 @@ def cut(images: Tensor, draws: Tensor, part: float) -> Tensor:
 
 def _is_near(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
     length = round(part * side)
-    start = (draws * (side + 1)).long() - (length + 1) // 2
+    # As many places as keep the rectangle's centre in the image: at pixels, or between them if its length is even.
+    start = (draws * (side + 1 - length % 2)).long() - length // 2
     place = torch.arange(side, device=images.device) - start[:, None]
     return (place >= 0) & (place < length)

@@ -29,6 +29,14 @@ def test_cuts_by_hand():
     assert cut(IMAGES, torch.rand(2, 2), 0.0).equal(IMAGES)
 
 
+@pytest.mark.parametrize("side, part", [(8, 0.4), (8, 0.125), (16, 0.3), (16, 0.5), (7, 0.3)])
+def test_both_borders_are_cut_as_often(side, part):
+    places = (torch.arange(3600.0) + 0.5) / 3600
+    images = cut(torch.ones(3600, 1, side, side), torch.stack([torch.full((3600,), 0.5), places]), part)
+    columns = (images[:, 0, side // 2] == 0).double().mean(0)
+    assert torch.allclose(columns, columns.flip(0), atol=2e-3) and columns.min() > 0
+
+
 def test_every_shift_is_as_likely():
     spot = torch.zeros(7000, 1, 9, 9)
     spot[:, :, 4, 4] = 1.0

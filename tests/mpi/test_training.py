@@ -1,5 +1,6 @@
 """Training on ranks from the command line: what is left, stopped and resumed is what ``stacked`` leaves."""
 
+import json
 import re
 import signal
 import subprocess
@@ -142,6 +143,12 @@ def test_data_that_stay_with_their_ranks(folder, toy_data):
     result = on_ranks(2, *words, "--out", folder / "own", "--set", "strategy.name=fl-gan")
     assert result.returncode == 0, result.stderr
     assert Record.open(folder / "own").facts.counts == [20, 10, 4]
+    refused = remuda("resume", folder / "own", "--rounds", 3, "--ranks", 1)
+    assert refused.returncode == 2 and "lie with ranks 0, 1, and 1 were started: use --ranks 2" in refused.stderr
+    for rounds in (3, 4):  # the second time as well, by itself on as many ranks as before
+        more = [] if rounds == 4 else ["--ranks", 2]
+        assert remuda("resume", folder / "own", "--rounds", rounds, *more).returncode == 0
+    assert [start["ranks"] for start in json.loads((folder / "own" / "environment.json").read_text())] == [2, 2, 2]
     (folder / "images-1").rename(folder / "elsewhere")
     result = on_ranks(2, *words, "--out", folder / "never")
     assert result.returncode == 2 and "images-1" in result.stderr and "(rank 1 on " in result.stderr
