@@ -17,8 +17,7 @@ def action(config: RunConfig) -> Action:
     wanted, suited = config.engine.on_loss, config.strategy.on_loss
     if wanted == "drop" and suited != "drop":
         raise UserError(
-            f"engine.on_loss=drop: {type(config.strategy).__name__} cannot go on without some of its members: use "
-            "rehome or stop"
+            "engine.on_loss=drop: this strategy cannot go on without some of its members: use rehome or stop"
         )
     if wanted == "rehome" and config.data.is_per_rank:
         raise UserError(

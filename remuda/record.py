@@ -94,7 +94,9 @@ class Record:
     def open(cls, folder: Path | str) -> "Record":
         folder = Path(folder)
         if not (folder / "config.toml").is_file():
-            raise UserError(f"{folder} is not a run of remuda: it has no config.toml")
+            raise UserError(
+                f"{folder} is not a run of remuda, it has no config.toml: remuda list shows those in ./runs"
+            )
         return cls(folder)
 
     @contextmanager

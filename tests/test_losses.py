@@ -29,7 +29,7 @@ def test_what_suits_a_strategy(strategy, action):
 
 
 def test_what_cannot_be_is_said():
-    with pytest.raises(UserError, match="Cellular cannot go on without some of its members: use rehome or stop"):
+    with pytest.raises(UserError, match="this strategy cannot go on without some of its members: use rehome or stop"):
         losses.action(make("cellular", "drop"))
     assert losses.action(make("class-parallel", **RANKED)) == "stop", "the data are gone with the rank"
     assert losses.action(make("md-gan", **RANKED)) == "drop"

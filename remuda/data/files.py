@@ -129,7 +129,7 @@ def _download(source: Source, split: Split, folders: list[Path], target: Path) -
         except download.MirrorError as error:
             raise UserError(
                 f"{source.name} is not in {_listed(folders)} and cannot be downloaded ({error}): put "
-                f"{_wanted(source, split)} into {target}, or set data.path to the folder that has it"
+                f"{_wanted(source, split)} into {target}, or name the folder that has it by --data or $REMUDA_DATA"
             ) from error
 
 

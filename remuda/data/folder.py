@@ -53,7 +53,7 @@ def read(root: Path, config: DataConfig, split: Split) -> tuple[np.ndarray, np.n
 def list_images(root: Path, split: Split) -> Listing:
     """The images of a split; where there are train/ and test/ or val/, these are the splits."""
     if not root.is_dir():
-        raise UserError(f"folder:{root} is not a folder: write folder:PATH with the path of a folder of images")
+        raise UserError(f"folder:{root} is not a folder: name one with images by --set data.name=folder:PATH")
     name = root.resolve().name  # of the one class, where there are no class folders
     folders = {child.name for child in _children(root)}
     has_splits = "train" in folders and (folders == {"train"} or bool(folders & {"test", "val"}))

@@ -99,7 +99,7 @@ class Run:
 def read(folder: Path) -> Run:
     path = folder / "config.toml"
     if not path.is_file():
-        raise UserError(f"{folder} is not a run of remuda: it has no config.toml")
+        raise UserError(f"{folder} is not a run of remuda, it has no config.toml: remuda list shows those in ./runs")
     try:
         text = path.read_text(encoding="utf-8")
         config = tomllib.loads(text)

@@ -74,7 +74,7 @@ def fetch(folders: list[Path]) -> Path:
             listed = " or ".join(map(str, folders))
             raise UserError(
                 f"the Inception weights are not in {listed} and cannot be fetched ({url}: {download.reason(error)}): "
-                f"put {PUBLIC} into {target / FOLDER}, or set data.path to the folder that has it"
+                f"put {PUBLIC} into {target / FOLDER}, or name the folder that has it by --data or $REMUDA_DATA"
             ) from error
     return target / FOLDER / PUBLIC
 

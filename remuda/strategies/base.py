@@ -162,7 +162,7 @@ class Strategy(ABC):
 
     def resize(self, state: Any, size: int) -> Any:
         """The state of the whole herd for another number of members: some come late, or are not there any more."""
-        raise UserError(f"{type(self).__name__} cannot go on with {size} members: leave run.members as it was")
+        raise UserError(f"this strategy cannot go on with {size} members: leave run.members as it was")
 
     @abstractmethod
     def generate(self, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
