@@ -1,6 +1,9 @@
-"""The exceptions meant for users."""
+"""What is meant for users: exceptions, and the words for them."""
 
 import errno
+import sys
+from pathlib import Path
+from shlex import quote
 
 import torch
 
@@ -61,3 +64,13 @@ def sentence(error: BaseException) -> str:
 def status(error: BaseException) -> int:
     """What the command exits with."""
     return 130 if isinstance(error, Interrupted | KeyboardInterrupt) else 2
+
+
+def resuming(folder: Path) -> str:
+    """The command that goes on with a run, to be pasted."""
+    return f"remuda resume {quote(str(folder))}"
+
+
+def tell(text: str) -> None:
+    """Something that the user should know while the rest goes on."""
+    print(text, file=sys.stderr, flush=True)

@@ -6,12 +6,11 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from shlex import quote
 
 from remuda import mpirun
 from remuda.config import EngineConfig
 from remuda.engines import World
-from remuda.errors import Interrupted, UserError
+from remuda.errors import Interrupted, UserError, resuming
 
 # What launchers tell the processes they start: rank and number. Slurm's are those of a step, which srun makes.
 VARIABLES = (
@@ -113,7 +112,7 @@ def _explain(job: mpirun.Job, status: int, folder: Path) -> None:
 
 def way_on(folder: Path) -> str:
     """What to do when ranks have died without a word."""
-    return f"go on with: remuda resume {quote(str(folder))}" if (folder / "config.toml").exists() else "start again"
+    return f"go on with: {resuming(folder)}" if (folder / "config.toml").exists() else "start again"
 
 
 def _missing(reason: str) -> str:

@@ -136,7 +136,7 @@ def look(herd: Herd, model: Model) -> tuple[Tensor, Tensor]:
 
 def _config(record: Record, data: str | None) -> RunConfig:
     config = record.config
-    return config if data is None else replace(config, data=replace(config.data, path=data))
+    return replace(config, data=config.data.in_folder(data))
 
 
 def _cellular(model: Model) -> Cellular:

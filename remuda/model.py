@@ -2,7 +2,6 @@
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from remuda.data.images import to_bytes
 from remuda.data.memory import available_bytes
 from remuda.devices import find_device
 from remuda.engines import Stacked
-from remuda.errors import UserError
+from remuda.errors import UserError, tell
 from remuda.record import DataFacts, Record
 from remuda.strategies import Strategy
 
@@ -108,12 +107,8 @@ class Model:
         return numbers
 
 
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def load(
-    run: str | Path, checkpoint: int | None = None, device: str = "cpu", say: Callable[[str], None] = _print
+    run: str | Path, checkpoint: int | None = None, device: str = "cpu", say: Callable[[str], None] = tell
 ) -> Model:
     """The model that a run has trained: from its newest intact checkpoint, or from that of a given round."""
     record = Record.open(run)

@@ -19,12 +19,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from remuda import checkpoints, config, disk
 from remuda.config import RunConfig
-from remuda.errors import UserError
+from remuda.errors import UserError, resuming
 from remuda.scores.base import Value
 from remuda.trees import Tree
 
@@ -72,9 +71,7 @@ class Record:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
-                hint = (
-                    f"remuda resume {quote(str(folder))}, or choose" if (folder / "config.toml").exists() else "choose"
-                )
+                hint = f"{resuming(folder)}, or choose" if (folder / "config.toml").exists() else "choose"
                 raise UserError(f"{folder} is not empty: {hint} another --out")
             (folder / "samples").mkdir()  # fails if another process is about to do the same
         except OSError as error:

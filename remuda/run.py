@@ -57,9 +57,8 @@ def changed(
         name, started = engine or config.engine.name, launch.place()[1]
         ranks = 0 if name == "stacked" else started if started > 1 else None
     place = {"device": device, "name": engine, "ranks": ranks}
+    shares = {"ranks": None if members is None else ()}  # data that lie with the ranks are shared out anew
     values = to_dict(config)
-    if members is not None:
-        values["data"]["ranks"] = ()  # data that lie with the ranks are shared out anew
-    for section, given in (("run", loop), ("engine", place)):
+    for section, given in (("run", loop), ("engine", place), ("data", shares)):
         values[section] |= {name: value for name, value in given.items() if value is not None}
     return from_dict(values)  # which checks them

@@ -1,7 +1,7 @@
 """Scores of a herd: a model's samples before the judge, and the values into the record."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def score(
     scores: ScoreConfig = from_dict({"scores": {**asdict(config.scores), **settings}}).scores
     place = find_device(device)
     model = load(run, checkpoint, str(place), say)
-    source = (config.data if data is None else replace(config.data, path=data)).at_root()
+    source = config.data.in_folder(data).at_root()
     judge = Judge(source, scores, place, say, model.num_labels, model.facts.classes)
     values = score_model(judge, model, scores.samples, seed)
     record.add_scores(model.round, values)

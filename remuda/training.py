@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from remuda import losses
 from remuda.config import RunConfig
 from remuda.engines import World
-from remuda.errors import Interrupted, RanksLost, UserError
+from remuda.errors import Interrupted, RanksLost, UserError, resuming
 from remuda.herd import Herd, assemble
 from remuda.progress import Progress
 from remuda.record import DataFacts, Record
@@ -82,7 +81,7 @@ class Training:
                 raise
             raise UserError(
                 f"{self.folder} could not be written to ({error}): make room there or check its permissions, then "
-                f"go on with: remuda resume {quote(str(self.folder))}; nothing that was saved is lost"
+                f"go on with: {resuming(self.folder)}; nothing that was saved is lost"
             ) from None
         return False
 
@@ -167,7 +166,7 @@ class Training:
         if self.record is None:
             return f"{done} before there was a record: start again"
         self.scribe.end()
-        return f"{done}; go on with: remuda resume {quote(str(self.folder))}"
+        return f"{done}; go on with: {resuming(self.folder)}"
 
     def _regroup(self) -> None:
         """Decide what becomes of the members of lost ranks."""

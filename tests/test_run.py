@@ -234,13 +234,13 @@ def test_a_device_that_is_not_there_is_refused(tiny, device):
         assemble(make(tiny))
 
 
-def write_toy_images(toy_data, root):
+def write_toy_images(toy_data, root, first=0):
     from remuda.images import to_picture
 
-    for i, (image, label) in enumerate(zip(toy_data.images, toy_data.labels.tolist(), strict=True)):
-        folder = root / toy_data.classes[label]
+    for i in range(first, len(toy_data.labels)):
+        folder = root / toy_data.classes[toy_data.labels[i]]
         folder.mkdir(parents=True, exist_ok=True)
-        to_picture(image).save(folder / f"{i}.png")
+        to_picture(toy_data.images[i]).save(folder / f"{i}.png")
 
 
 def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):

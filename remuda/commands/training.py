@@ -168,7 +168,7 @@ def _start_ranks(config: configs.RunConfig, folder: Path, more: Sequence[str] = 
 def _describe(config: configs.RunConfig) -> None:
     """What a run would be: its configuration, its networks, its size."""
     if config.data.is_per_rank:
-        raise UserError("only ranks know what {rank} and {host} stand for: give --dry-run the data of one of them")
+        raise UserError("only ranks know what {rank} and {host} stand for: name the data of one of them for --dry-run")
     herd = assemble(replace(config, engine=replace(config.engine, name="stacked", ranks=0)))  # its size is the same
     say(configs.to_toml(config))
     for table in summary.tables(config.networks, herd.facts.shape, len(herd.facts.classes)):

@@ -33,6 +33,8 @@ class DataConfig:
                 raise UserError(f"data.{key} must be 0 or more, not {getattr(self, key)}")
         if "\0" in self.name + self.path:
             raise UserError("data.name and data.path are names of files, which have no zero bytes: take them out")
+        if self.ranks and not self.is_per_rank:
+            raise UserError("data.ranks has a meaning with {rank} or {host} in data.path alone: leave it out")
         if not self.alpha > 0:
             raise UserError(f"data.alpha must be above 0, not {self.alpha:g}")
         if self.alpha > 1e6:  # far above, the gamma variates overflow; the shares have long been equal
@@ -51,11 +53,15 @@ class DataConfig:
     def at(self, rank: int, host: str) -> "DataConfig":
         """The data of one rank."""
         name, path = (text.replace("{rank}", str(rank)).replace("{host}", host) for text in (self.name, self.path))
-        return replace(self, name=name, path=path)
+        return replace(self, name=name, path=path, ranks=())
 
     def at_root(self) -> "DataConfig":
         """The data of the first rank, on this host."""
-        return self.at(self.ranks[0] if self.ranks else 0, platform.node())
+        return self.at(0, platform.node())
+
+    def in_folder(self, path: str | None) -> "DataConfig":
+        """The same data in another folder, if one is given."""
+        return self if path is None else replace(self, path=path, ranks=())
 
     def with_full_paths(self) -> "DataConfig":
         """The same data from wherever the reader of a record stands."""

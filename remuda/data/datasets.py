@@ -62,7 +62,7 @@ class Dataset:
 def load(config: DataConfig, split: Split = "train") -> Dataset:
     """The data set that config names, with its limit, size and channels applied."""
     if config.is_per_rank:
-        raise UserError("only the ranks of a run know what {rank} and {host} in data.name or data.path stand for")
+        raise UserError("only the ranks of a run know what {rank} and {host} stand for: name the data of one of them")
     if config.name.startswith(FOLDER):
         return _folder(config, split)
     if config.name not in DATASETS:

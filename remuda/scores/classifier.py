@@ -5,7 +5,6 @@ one of the digits comes with the package; ``ship()`` makes it.
 """
 
 import re
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from remuda.data.config import FOLDER, DataConfig
 from remuda.data.datasets import Dataset, load
-from remuda.errors import UserError
+from remuda.errors import UserError, tell
 from remuda.scores import classifier_files as files
 from remuda.scores.base import FeatureNetwork, Features
 from remuda.scores.digests import tensor_digest
@@ -64,17 +63,13 @@ def train_classifier(
     return Classifier(classifier_name(train.name), train.shape, network, accuracy)
 
 
-def _print(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
-
-
 def find_classifier(
     config: DataConfig,
     device: torch.device,
     *,
     seed: int = 0,
     recipe: Recipe = RECIPE,
-    say: Callable[[str], None] = _print,
+    say: Callable[[str], None] = tell,
 ) -> Classifier:
     """The classifier of a run's data, at its size and channels: shipped, from the cache, or trained now.
 

@@ -14,7 +14,7 @@ import remuda as library
 from remuda import config
 from remuda.record import Record
 from tests.mpi.starting import ENVIRONMENT, on_ranks, remuda
-from tests.test_run import assert_same_run, final_tensors, losses
+from tests.test_run import assert_same_run, final_tensors, losses, write_toy_images
 
 VALUES = {
     "data": {"name": "digits"},
@@ -130,14 +130,8 @@ def test_a_loss_that_is_no_number_ends_all_ranks_with_one_sentence(folder):
 
 def test_data_that_stay_with_their_ranks(folder, toy_data):
     """Each rank has images of its own; where one has none, its sentence names it."""
-    from remuda.images import to_picture
-
     for rank in range(2):
-        for i, (image, label) in enumerate(zip(toy_data.images, toy_data.labels.tolist(), strict=True)):
-            place = folder / f"images-{rank}" / toy_data.classes[label]
-            place.mkdir(parents=True, exist_ok=True)
-            if i >= 4 * rank:  # 19 images, and 15
-                to_picture(image).save(place / f"{i}.png")
+        write_toy_images(toy_data, folder / f"images-{rank}", first=4 * rank)  # 19 images, and 15
     settings = ["--set", f"data.name=folder:{folder}/images-{{rank}}", "--set", "run.members=3", "--rounds", 2]
     words = ["remuda", "train", folder / "small.toml", *settings, "--engine", "mpi"]
     result = on_ranks(2, *words, "--out", folder / "own", "--set", "strategy.name=fl-gan")
