@@ -30,7 +30,10 @@ def bare_loop(images: torch.Tensor, cells: int, batch: int):
     for cell in range(cells):
         torch.manual_seed(cell)
         generator, discriminator = networks.generator(SHAPE, 10), networks.discriminator(SHAPE, 10)
-        players = [(net, torch.optim.Adam(net.parameters(), 2e-4, (0.5, 0.999))) for net in (generator, discriminator)]
+        players = [
+            (net, torch.optim.Adam(net.parameters(), 2e-4, (0.5, 0.999)))
+            for net in (generator, discriminator)
+        ]
         pairs.append(players)
     labels = torch.zeros(batch, dtype=torch.int64)
 
@@ -42,7 +45,9 @@ def bare_loop(images: torch.Tensor, cells: int, batch: int):
                 if n % 2 == 0:
                     real = images[index].float() / 127.5 - 1
                     on_fakes = discriminator(fakes.detach(), labels)
-                    loss = 0.5 * (softplus(-discriminator(real, labels)).mean() + softplus(on_fakes).mean())
+                    loss = 0.5 * (
+                        softplus(-discriminator(real, labels)).mean() + softplus(on_fakes).mean()
+                    )
                     d_optimizer.zero_grad()
                     loss.backward()
                     d_optimizer.step()
@@ -68,7 +73,9 @@ def cellular(dataset: Dataset, options: argparse.Namespace):
     def train(num_batches: int) -> None:
         nonlocal state, t
         t += 1
-        state, losses = strategy.round(engine, state, batches.draw((t - 1) * num_batches, num_batches), t)
+        state, losses = strategy.round(
+            engine, state, batches.draw((t - 1) * num_batches, num_batches), t
+        )
         assert all(values.isfinite().all() for values in losses.values())
 
     return train
@@ -76,13 +83,22 @@ def cellular(dataset: Dataset, options: argparse.Namespace):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in {"height": 2, "width": 2, "batch": 100, "batches": 600, "rounds": 5}.items():
+    for name, default in {
+        "height": 2,
+        "width": 2,
+        "batch": 100,
+        "batches": 600,
+        "rounds": 5,
+    }.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     images = torch.randint(0, 256, (20_000, *SHAPE), dtype=torch.uint8)
     dataset = Dataset("noise", images, torch.arange(20_000) % 10, tuple(map(str, range(10))))
     cells = options.height * options.width
-    contenders = {"bare loop": bare_loop(images, cells, options.batch), "remuda": cellular(dataset, options)}
+    contenders = {
+        "bare loop": bare_loop(images, cells, options.batch),
+        "remuda": cellular(dataset, options),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(options.rounds + 1):
         for name, train in contenders.items():
@@ -91,10 +107,14 @@ def main() -> None:
             if turn:  # the first is for warming up
                 seconds[name].append(time.perf_counter() - began)
     for name, values in seconds.items():
-        print(f"{name}: {cells * options.batches / min(values):.0f} cell-minibatches a second (best of {len(values)})")
+        print(
+            f"{name}: {cells * options.batches / min(values):.0f} cell-minibatches a second (best of {len(values)})"
+        )
     ratios = sorted(bare / ours for bare, ours in zip(*seconds.values(), strict=True))
     best = min(seconds["bare loop"]) / min(seconds["remuda"])
-    print(f"remuda over bare loop: {best:.2f} (best), {ratios[len(ratios) // 2]:.2f} (median); aim 0.95")
+    print(
+        f"remuda over bare loop: {best:.2f} (best), {ratios[len(ratios) // 2]:.2f} (median); aim 0.95"
+    )
 
 
 if __name__ == "__main__":

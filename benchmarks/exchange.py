@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from remuda import launch
+from remuda.cluster import launch
 from remuda.config import EngineConfig
 from remuda.engines import Ranks, Stacked
 
@@ -44,7 +44,9 @@ def main() -> None:
             seconds = iterations(engine, options)
             if world.is_root:
                 place = f"{world.num_ranks} ranks" if isinstance(engine, Ranks) else "stacked"
-                print(f"{place}: median {1e3 * statistics.median(seconds):.3f} ms, best {1e3 * min(seconds):.3f} ms")
+                print(
+                    f"{place}: median {1e3 * statistics.median(seconds):.3f} ms, best {1e3 * min(seconds):.3f} ms"
+                )
 
 
 if __name__ == "__main__":

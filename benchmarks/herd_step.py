@@ -15,17 +15,20 @@ import time
 
 import torch
 
-from remuda import trees
 from remuda.data.batches import Batches
 from remuda.data.datasets import Dataset
 from remuda.engines import Stacked
-from remuda.model import Model
+from remuda.model.model import Model
 from remuda.networks import NETWORKS
 from remuda.networks.layers import Dropout, UpsampledConv2d
-from remuda.record import DataFacts
+from remuda.record.record import DataFacts
 from remuda.strategies import ClassParallel
+from remuda.tensors import trees
 
-FLOPS, BYTES = 790e12, 4.8e12  # a second: measured matrix products in bf16, and the memory's data sheet
+FLOPS, BYTES = (
+    790e12,
+    4.8e12,
+)  # a second: measured matrix products in bf16, and the memory's data sheet
 
 
 def floor(strategy, shape, members, batch) -> tuple[float, float]:
@@ -53,7 +56,11 @@ def forward(module, *inputs) -> tuple[int, int]:
         totals[0] += out.numel() * fan_in
         totals[1] += out.numel()
 
-    hooks = [layer.register_forward_hook(count) for layer in module.modules() if not list(layer.children())]
+    hooks = [
+        layer.register_forward_hook(count)
+        for layer in module.modules()
+        if not list(layer.children())
+    ]
     module(*inputs)
     for hook in hooks:
         hook.remove()
@@ -81,11 +88,17 @@ def main() -> None:
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--chunk", type=int, default=0)
     parser.add_argument("--loss", default="non-saturating")
-    parser.add_argument("--critic-steps", type=int, default=1, help="updates of the discriminator in a step")
-    parser.add_argument("--samples", type=int, default=0, help="time so many images from all generators too")
+    parser.add_argument(
+        "--critic-steps", type=int, default=1, help="updates of the discriminator in a step"
+    )
+    parser.add_argument(
+        "--samples", type=int, default=0, help="time so many images from all generators too"
+    )
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--profile", metavar="FILE", help="write a table of kernels")
-    parser.add_argument("--times", action="store_true", help="print where compilation spends its time")
+    parser.add_argument(
+        "--times", action="store_true", help="print where compilation spends its time"
+    )
     options = parser.parse_args()
     began = time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -98,20 +111,34 @@ def main() -> None:
     )
     strategy = strategy.bind(NETWORKS[options.networks](), shape, members, seed=0)
     compiled = device == "cuda" and not options.eager
-    engine = Stacked(members, device, compile=compiled, precision=options.precision, chunk=options.chunk)
+    engine = Stacked(
+        members, device, compile=compiled, precision=options.precision, chunk=options.chunk
+    )
     count = 1000
     images = torch.randint(0, 256, (members * count, *shape), dtype=torch.uint8)
-    data = Dataset("noise", images, torch.arange(members).repeat_interleave(count), tuple(map(str, range(members))))
+    data = Dataset(
+        "noise",
+        images,
+        torch.arange(members).repeat_interleave(count),
+        tuple(map(str, range(members))),
+    )
     shares = list(torch.arange(members * count).reshape(members, count))
-    batches = Batches(data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device)
+    batches = Batches(
+        data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device
+    )
     state, times, num_batches = strategy.init(engine), [], options.steps * options.critic_steps
     for t in range(1, options.rounds + 1):
         start = time.perf_counter()
-        state, losses = strategy.round(engine, state, batches.draw((t - 1) * num_batches, num_batches), t)
+        state, losses = strategy.round(
+            engine, state, batches.draw((t - 1) * num_batches, num_batches), t
+        )
         assert all(values.isfinite().all() for values in losses.values())
         times.append(time.perf_counter() - start)
         if t == 1:
-            print(f"start to the end of the first round: {time.perf_counter() - began:.1f} s", flush=True)
+            print(
+                f"start to the end of the first round: {time.perf_counter() - began:.1f} s",
+                flush=True,
+            )
     arithmetic, bytes_ = floor(strategy, shape, members, options.batch)
     best = min(times[1:]) / options.steps * 1e3
     memory = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
@@ -130,7 +157,11 @@ def main() -> None:
             strategy.round(engine, state, batches.draw(0, num_batches), 1)
             torch.cuda.synchronize()
         with open(options.profile, "w") as file:  # noqa: PTH123
-            file.write(profile.key_averages().table(sort_by="cuda_time_total", row_limit=45, max_name_column_width=90))
+            file.write(
+                profile.key_averages().table(
+                    sort_by="cuda_time_total", row_limit=45, max_name_column_width=90
+                )
+            )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,9 @@ def multiplications(module, *inputs) -> int:
 def floor(strategy, shape, members, batch) -> float:
     """Milliseconds that the arithmetic of an update takes at least."""
     labels = torch.zeros(batch, dtype=torch.int64)
-    generator = multiplications(strategy.gan.generator, torch.zeros(batch, strategy.gan.networks.latent), labels)
+    generator = multiplications(
+        strategy.gan.generator, torch.zeros(batch, strategy.gan.networks.latent), labels
+    )
     discriminator = multiplications(strategy.gan.discriminator, torch.zeros(batch, *shape), labels)
     num_batches = getattr(strategy, "num_batches", None)
     made = 4 * num_batches(members) * generator if num_batches else 3 * members * generator
@@ -64,12 +66,16 @@ def prepare(name, options, device):
     images = torch.randint(0, 256, (members * count, *shape), dtype=torch.uint8)
     data = Dataset("noise", images, torch.arange(members * count) % 10, tuple(map(str, range(10))))
     shares = list(torch.arange(members * count).reshape(members, count))
-    batches = Batches(data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device)
+    batches = Batches(
+        data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device
+    )
     state = strategy.init(engine)
 
     def train(t: int) -> None:
         nonlocal state
-        state, losses = strategy.round(engine, state, batches.draw((t - 1) * options.steps, options.steps), t)
+        state, losses = strategy.round(
+            engine, state, batches.draw((t - 1) * options.steps, options.steps), t
+        )
         assert all(values.isfinite().all() for values in losses.values())
 
     return train, floor(strategy, shape, members, options.batch)
@@ -83,7 +89,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--strategies", nargs="+", default=["md-gan", "fl-gan", "class-parallel"], choices=STRATEGIES)
+    parser.add_argument(
+        "--strategies",
+        nargs="+",
+        default=["md-gan", "fl-gan", "class-parallel"],
+        choices=STRATEGIES,
+    )
     parser.add_argument("--eager", action="store_true")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"

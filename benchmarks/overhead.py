@@ -31,15 +31,25 @@ CASES = {  # name: (networks, image shape, batch size, steps in a round)
 
 def remuda_loop(networks, data, batch_size, num_steps):
     """A round of the standalone strategy, with everything around it that a run has but the files."""
-    strategy = Standalone(batch_size=batch_size, steps_per_round=num_steps).bind(networks, data.shape, 10, seed=0)
+    strategy = Standalone(batch_size=batch_size, steps_per_round=num_steps).bind(
+        networks, data.shape, 10, seed=0
+    )
     engine = Stacked(1)
-    batches = Batches(data, [torch.arange(len(data.labels))], members=engine.members, batch_size=batch_size, seed=0)
+    batches = Batches(
+        data,
+        [torch.arange(len(data.labels))],
+        members=engine.members,
+        batch_size=batch_size,
+        seed=0,
+    )
     state, t = strategy.init(engine), 0
 
     def round():
         nonlocal state, t
         t += 1
-        state, losses = strategy.round(engine, state, batches.draw((t - 1) * num_steps, num_steps), t)
+        state, losses = strategy.round(
+            engine, state, batches.draw((t - 1) * num_steps, num_steps), t
+        )
         return losses["generator_loss"].tolist()
 
     return round
@@ -47,13 +57,18 @@ def remuda_loop(networks, data, batch_size, num_steps):
 
 def bare_loop(networks, data, batch_size, num_steps):
     """The same updates as a script would have them."""
-    generator, discriminator = networks.generator(data.shape, 10), networks.discriminator(data.shape, 10)
+    generator, discriminator = (
+        networks.generator(data.shape, 10),
+        networks.discriminator(data.shape, 10),
+    )
     g_optimizer = torch.optim.Adam(generator.parameters(), 2e-4, (0.5, 0.999))
     d_optimizer = torch.optim.Adam(discriminator.parameters(), 2e-4, (0.5, 0.999))
 
     def round():
         total = 0.0
-        order = torch.randperm(len(data.labels))[: num_steps * batch_size].reshape(num_steps, batch_size)
+        order = torch.randperm(len(data.labels))[: num_steps * batch_size].reshape(
+            num_steps, batch_size
+        )
         for index in order:
             real, labels = data.images[index].float() / 127.5 - 1, data.labels[index]
             fakes = generator(torch.randn(batch_size, networks.latent), labels)
@@ -88,10 +103,15 @@ def main() -> None:
     for name, (networks, shape, batch_size, num_steps) in CASES.items():
         count = 2 * num_steps * batch_size
         data = Dataset(
-            "noise", torch.randint(0, 256, (count, *shape), dtype=torch.uint8), torch.zeros(count).long(), ("0",)
+            "noise",
+            torch.randint(0, 256, (count, *shape), dtype=torch.uint8),
+            torch.zeros(count).long(),
+            ("0",),
         )
         loops = [make(networks, data, batch_size, num_steps) for make in (remuda_loop, bare_loop)]
-        times = [[seconds(loop) / num_steps * 1e3 for loop in loops] for _ in range(options.repeats + 1)][1:]
+        times = [
+            [seconds(loop) / num_steps * 1e3 for loop in loops] for _ in range(options.repeats + 1)
+        ][1:]
         ours, bare = zip(*times, strict=True)
         ratios = [a / b for a, b in times]
         print(

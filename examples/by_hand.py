@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from remuda import seeds
 from remuda.data import DataConfig, load, partition, to_bytes
 from remuda.data.batches import Batches
 from remuda.engines import Stacked
-from remuda.images import save_grid
+from remuda.model.pictures import save_grid
 from remuda.networks import MLP
 from remuda.strategies import ClassParallel
+from remuda.tensors import random
 
 SEED, ROUNDS, STEPS, BATCH = 0, 5, 20, 32
 
@@ -23,7 +23,9 @@ data = load(config)
 num_classes = len(data.classes)
 
 networks = MLP(latent=32, hidden=128)
-unbound = ClassParallel(batch_size=BATCH, steps_per_round=STEPS, generator_lr=1e-3, discriminator_lr=1e-3)
+unbound = ClassParallel(
+    batch_size=BATCH, steps_per_round=STEPS, generator_lr=1e-3, discriminator_lr=1e-3
+)
 strategy = unbound.bind(networks, data.shape, num_classes, SEED)
 engine = Stacked(strategy.num_members(0, num_classes))
 shares = partition(data.labels, engine.size, config, num_classes, SEED)
@@ -33,10 +35,12 @@ state = strategy.init(engine)
 for t in range(1, ROUNDS + 1):
     real = batches.draw((t - 1) * STEPS, STEPS)  # images (members, batches, b, C, H, W)
     state, metrics = strategy.round(engine, state, real, t)
-    print(f"round {t}", *(f"{name} {values.mean():.3f}" for name, values in metrics.items()), sep="  ")
+    print(
+        f"round {t}", *(f"{name} {values.mean():.3f}" for name, values in metrics.items()), sep="  "
+    )
 
 labels = torch.arange(num_classes).repeat_interleave(8)
-noise = seeds.normal(torch.tensor(seeds.key(SEED, "sample")), (len(labels), networks.latent))
+noise = random.normal(torch.tensor(random.key(SEED, "sample")), (len(labels), networks.latent))
 images = to_bytes(strategy.generate(state, noise, labels))
 out.mkdir(parents=True, exist_ok=True)
 save_grid(images, 8, out / "by_hand.png")

@@ -9,12 +9,13 @@ from typing import ClassVar
 
 import torch
 
-from remuda import RunConfig, trees
+from remuda import RunConfig
 from remuda.engines import Metered
-from remuda.herd import assemble
-from remuda.images import save_grid
+from remuda.model.pictures import save_grid
 from remuda.networks import MLP
 from remuda.strategies import Strategy
+from remuda.tensors import trees
+from remuda.training.assemble import assemble
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,9 @@ class Ring(Strategy):
     def round(self, engine, state, real, t):
         state, metrics = self.train_pairs(engine, state, real, t)
         if t % self.mix_every == 0:
-            table = (torch.arange(engine.size)[:, None] + torch.tensor([-1, 0, 1])) % engine.size  # (N, 3)
+            table = (
+                torch.arange(engine.size)[:, None] + torch.tensor([-1, 0, 1])
+            ) % engine.size  # (N, 3)
             state = engine.map(mix, state, engine.take(state, table))
         return state, metrics
 
@@ -44,11 +47,15 @@ class Ring(Strategy):
 
 def mix(own, near):
     """One member: the mean of its three rows; what is no number (dropout's keys) stays its own."""
-    return trees.map(lambda mine, three: three.mean(0) if mine.is_floating_point() else mine, own, near)
+    return trees.map(
+        lambda mine, three: three.mean(0) if mine.is_floating_point() else mine, own, near
+    )
 
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
-herd = assemble(RunConfig(networks=MLP(hidden=128), strategy=Ring(batch_size=32, generator_lr=1e-3)))
+herd = assemble(
+    RunConfig(networks=MLP(hidden=128), strategy=Ring(batch_size=32, generator_lr=1e-3))
+)
 herd = replace(herd, engine=Metered(herd.engine))  # counts bytes
 state = herd.start()
 for t in range(1, 11):
@@ -56,4 +63,6 @@ for t in range(1, 11):
     print(f"round {t}  generator losses", *(f"{loss:.3f}" for loss in metrics["generator_loss"]))
 out.mkdir(parents=True, exist_ok=True)
 save_grid(herd.model(state, t).sample(64), 8, out / "own_strategy.png")
-print(f"sent from member to member: {herd.engine.bytes['take', 'across']:,} bytes; {out / 'own_strategy.png'}")
+print(
+    f"sent from member to member: {herd.engine.bytes['take', 'across']:,} bytes; {out / 'own_strategy.png'}"
+)

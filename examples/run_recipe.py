@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import remuda
-from remuda.images import save_grid
-from remuda.record import next_folder
+from remuda.model.pictures import save_grid
+from remuda.record.record import next_folder
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
-config = remuda.recipe("class-parallel-digits", "run.rounds=5", "strategy.steps_per_round=20", "engine.device=cpu")
+config = remuda.recipe(
+    "class-parallel-digits", "run.rounds=5", "strategy.steps_per_round=20", "engine.device=cpu"
+)
 folder = remuda.run(config, next_folder("example", out))
 
 model = remuda.load(folder)

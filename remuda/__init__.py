@@ -8,9 +8,9 @@ __version__ = "0.1.0"
 
 from remuda.config import RunConfig
 from remuda.errors import UserError
-from remuda.model import Model, load
+from remuda.model.model import Model, load
+from remuda.model.scoring import score
 from remuda.recipes import recipe
-from remuda.run import resume, run
-from remuda.scoring import score
+from remuda.training.run import resume, run
 
 __all__ = ["Model", "RunConfig", "UserError", "load", "recipe", "resume", "run", "score"]

@@ -25,33 +25,58 @@ from remuda.strategies import STRATEGIES, Standalone, Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    name: Literal["stacked", "mpi"] = "stacked"  # all members in this process, or spread over the ranks of an MPI job
-    ranks: int = 0  # mpi: how many to start; 0 = those that a launcher or a batch job has, or else one
+    name: Literal["stacked", "mpi"] = (
+        "stacked"  # all members in this process, or spread over the ranks of an MPI job
+    )
+    ranks: int = (
+        0  # mpi: how many to start; 0 = those that a launcher or a batch job has, or else one
+    )
     cuda_aware: bool = False  # mpi: whether its library takes rows from a GPU's memory; false: they pass the host's
     device: str = "auto"  # auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-    layout: Literal["auto", "loop", "vmap"] = "auto"  # members one after the other (CPU), or as one batch (GPU)
+    layout: Literal["auto", "loop", "vmap"] = (
+        "auto"  # members one after the other (CPU), or as one batch (GPU)
+    )
     compile: bool = True  # on a GPU: compile the herd's step and replay it from a CUDA graph
-    precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"  # of matrix products; auto: bf16 if compiled on a GPU
+    precision: Literal["auto", "bf16", "tf32", "fp32"] = (
+        "auto"  # of matrix products; auto: bf16 if compiled on a GPU
+    )
     chunk: int = 0  # members stacked at a time; 0 = all, and fewer where memory asks for it
-    deterministic: bool = False  # on a GPU: only algorithms that repeat to the bit, so that resume is exact there too
-    on_loss: Literal["auto", "drop", "rehome", "stop"] = "auto"  # mpi: what becomes of a lost rank's members
-    threads: int = 0  # CPU threads; 0 = PyTorch's choice, but no more than the cores that this process may use
-    heartbeat_timeout: float = 15.0  # mpi: seconds, >= 1; a rank that is not heard for longer is named as delayed
-    heartbeat_limit: float = 120.0  # mpi: seconds after which such a rank is killed and counts as lost; 0 = never
+    deterministic: bool = (
+        False  # on a GPU: only algorithms that repeat to the bit, so that resume is exact there too
+    )
+    on_loss: Literal["auto", "drop", "rehome", "stop"] = (
+        "auto"  # mpi: what becomes of a lost rank's members
+    )
+    threads: int = (
+        0  # CPU threads; 0 = PyTorch's choice, but no more than the cores that this process may use
+    )
+    heartbeat_timeout: float = (
+        15.0  # mpi: seconds, >= 1; a rank that is not heard for longer is named as delayed
+    )
+    heartbeat_limit: float = (
+        120.0  # mpi: seconds after which such a rank is killed and counts as lost; 0 = never
+    )
 
     def __post_init__(self):
         for name in ("chunk", "threads", "ranks"):
             if getattr(self, name) < 0:
                 raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
         if not 1 <= self.heartbeat_timeout < math.inf:
-            raise UserError(f"engine.heartbeat_timeout must be at least 1 second, not {self.heartbeat_timeout}")
-        if self.heartbeat_limit != 0 and not self.heartbeat_timeout <= self.heartbeat_limit < math.inf:
+            raise UserError(
+                f"engine.heartbeat_timeout must be at least 1 second, not {self.heartbeat_timeout}"
+            )
+        if (
+            self.heartbeat_limit != 0
+            and not self.heartbeat_timeout <= self.heartbeat_limit < math.inf
+        ):
             raise UserError(
                 f"engine.heartbeat_limit must be 0 or at least engine.heartbeat_timeout={self.heartbeat_timeout}, "
                 f"not {self.heartbeat_limit}"
             )
         if self.ranks and self.name != "mpi":
-            raise UserError(f"engine.ranks={self.ranks} has a meaning with MPI alone: add --engine mpi")
+            raise UserError(
+                f"engine.ranks={self.ranks} has a meaning with MPI alone: add --engine mpi"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +88,9 @@ class LoopConfig:
     keep_checkpoints: int = 3  # newest ones kept, >= 1
     sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one
     tensorboard: bool = False  # write event files too
-    lost: tuple[int, ...] = ()  # numbers, among members and lost ones, of those lost on the way with their data
+    lost: tuple[
+        int, ...
+    ] = ()  # numbers, among members and lost ones, of those lost on the way with their data
 
     def __post_init__(self):
         for name in ("rounds", "checkpoint_every", "keep_checkpoints", "sample_every"):
@@ -73,7 +100,9 @@ class LoopConfig:
             raise UserError(f"run.members must be at least 0, not {self.members}")
         if len(set(self.lost)) < len(self.lost):
             raise UserError(f"run.lost={list(self.lost)} names a member twice: leave one out")
-        if self.lost and not (self.members and set(self.lost) <= set(range(self.members + len(self.lost)))):
+        if self.lost and not (
+            self.members and set(self.lost) <= set(range(self.members + len(self.lost)))
+        ):
             raise UserError(
                 f"run.lost={list(self.lost)} with run.members={self.members}: the first has numbers below that of "
                 "members and lost ones together, the second the number of those left"
@@ -89,7 +118,9 @@ class RunConfig:
     """Everything that determines a run."""
 
     about: str = ""  # one sentence for people
-    paper: dict[str, Any] = field(default_factory=dict)  # what a paper reports of the same experiment
+    paper: dict[str, Any] = field(
+        default_factory=dict
+    )  # what a paper reports of the same experiment
     data: DataConfig = field(default_factory=DataConfig)
     networks: Networks = field(default_factory=DCGAN)
     strategy: Strategy = field(default_factory=Standalone)
@@ -102,7 +133,12 @@ NAMED: dict[str, dict[str, type]] = {
     "networks": cast(dict[str, type], NETWORKS),
     "strategy": cast(dict[str, type], STRATEGIES),
 }
-PLAIN: dict[str, type] = {"data": DataConfig, "engine": EngineConfig, "run": LoopConfig, "scores": ScoreConfig}
+PLAIN: dict[str, type] = {
+    "data": DataConfig,
+    "engine": EngineConfig,
+    "run": LoopConfig,
+    "scores": ScoreConfig,
+}
 DEFAULT_NAMES = {"networks": "dcgan", "strategy": "standalone"}
 
 
@@ -116,7 +152,9 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
         table = dict(_table(values, section))
         name = table.pop("name", DEFAULT_NAMES[section])
         if not isinstance(name, str) or name not in classes:
-            raise UserError(f"{section}.name={name!r} is unknown: {_suggestion(str(name), classes)}")
+            raise UserError(
+                f"{section}.name={name!r} is unknown: {_suggestion(str(name), classes)}"
+            )
         parts[section] = _structure(section, classes[name], table)
     about, paper = values.get("about", ""), values.get("paper", {})
     if not isinstance(about, str) or not isinstance(paper, dict):
@@ -138,7 +176,11 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
                 "give it an entry in the dict of its package"
             )
         values[section] = {"name": names[0]} | _converter.unstructure(part)
-    return {key: values[key] for key in (f.name for f in fields(RunConfig)) if values[key] or key in NAMED}
+    return {
+        key: values[key]
+        for key in (f.name for f in fields(RunConfig))
+        if values[key] or key in NAMED
+    }
 
 
 def to_toml(config: RunConfig) -> str:
@@ -156,13 +198,19 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     """Values with every "section.key=value" applied; a value is TOML, or else taken as text."""
-    result = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
+    result = {
+        key: dict(value) if isinstance(value, dict) else value for key, value in values.items()
+    }
     # Names first: a key that the class does not have is the user's error, whatever the order.
-    for assignment in sorted(assignments, key=lambda text: not text.partition("=")[0].strip().endswith(".name")):
+    for assignment in sorted(
+        assignments, key=lambda text: not text.partition("=")[0].strip().endswith(".name")
+    ):
         path, equals, text = assignment.partition("=")
         section, dot, key = path.strip().partition(".")
         if not (equals and dot and key):
-            raise UserError(f"--set {assignment}: write section.key=value, for example strategy.batch_size=32")
+            raise UserError(
+                f"--set {assignment}: write section.key=value, for example strategy.batch_size=32"
+            )
         _known({section: None}, [*PLAIN, *NAMED], "section")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
@@ -173,7 +221,9 @@ def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
         if key == "name" and isinstance(value, str) and value in NAMED.get(section, {}):
             # Another class: of the recipe's settings those stay that it knows too.
             known = {f.name for f in fields(NAMED[section][value])}
-            table = result[section] = {name: setting for name, setting in table.items() if name in known}
+            table = result[section] = {
+                name: setting for name, setting in table.items() if name in known
+            }
         table[key] = value
     return result
 
@@ -187,7 +237,12 @@ def _table(values: dict[str, Any], section: str) -> dict[str, Any]:
 
 def _structure(section: str, cls: type, table: dict[str, Any]) -> Any:
     names = [f.name for f in fields(cls) if f.init]
-    _known(table, names if section in PLAIN else ["name", *names], f"key in [{section}]", prefix=f"{section}.")
+    _known(
+        table,
+        names if section in PLAIN else ["name", *names],
+        f"key in [{section}]",
+        prefix=f"{section}.",
+    )
     try:
         return _converter.structure(table, cls)
     except ClassValidationError as group:
@@ -239,7 +294,9 @@ def _literal(value: Any, wanted: Any) -> Any:
 def _number_or_word(value: Any, wanted: Any) -> Any:
     words = [word for part in get_args(wanted) for word in get_args(part)]
     if isinstance(value, bool) or not (isinstance(value, int) or value in words):
-        raise ValueError(f"expected a whole number or {' or '.join(map(repr, words))}, not {value!r}")
+        raise ValueError(
+            f"expected a whole number or {' or '.join(map(repr, words))}, not {value!r}"
+        )
     return value
 
 
@@ -257,7 +314,9 @@ _converter.register_structure_hook(int, _strict("a whole number", int))
 _converter.register_structure_hook(float, _strict("a number", int, float))
 _converter.register_structure_hook(bool, _strict("true or false", bool))
 _converter.register_structure_hook(str, _strict("a text", str))
-_converter.register_structure_hook_func(lambda t: getattr(t, "__origin__", None) is Literal, _literal)
+_converter.register_structure_hook_func(
+    lambda t: getattr(t, "__origin__", None) is Literal, _literal
+)
 _converter.register_structure_hook_func(
     lambda t: get_origin(t) in (Union, UnionType) and int in get_args(t), _number_or_word
 )

@@ -1,115 +1,155 @@
-"""The shape of the code: which folder may import which, and how long things may grow."""
+"""Check the shape of the code: the layout, who imports whom, and how long things may grow."""
 
 import ast
+import graphlib
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from remuda.engines import ENGINES
+from remuda.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "remuda"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-BASE = {"errors", "seeds", "trees", "calculus", "devices", "disk"}  # below everything
-# What each part may import besides BASE and itself; a part is a folder or a file directly in remuda/.
-ALLOWED = {
-    **dict.fromkeys(BASE, BASE),
-    "data": BASE,
-    "networks": BASE,
-    "engines": BASE,
-    "gan": BASE | {"networks"},
-    "population": BASE,
-    "strategies": BASE | {"data", "networks", "gan", "engines", "population"},
-    "config": BASE | {"data", "networks", "strategies", "scores"},
-    "recipes": BASE | {"config"},
-    "checkpoints": BASE,
-    "images": BASE,
-    "environment": BASE | {""},
-    "record": BASE | {"config", "checkpoints", "scores"},
-    "scoring": BASE | {"config", "model", "record", "report", "scores"},
-    "report": {"disk", "errors"},
-    "progress": BASE,
-    "model": BASE | {"data", "engines", "record", "checkpoints", "strategies"},
-    "samples": BASE | {"model", "images"},
-    "mixtures": BASE | {"config", "data", "herd", "model", "population", "record", "scores", "scoring", "strategies"},
-    "bench": BASE | {"config", "herd"},
-    "scores": BASE | {"data"},
-    "compare": BASE | {"config", "record", "scores"},
-    "repeat": BASE | {"compare", "config", "progress", "record", "run"},
-    "traffic": BASE | {"config", "data", "networks", "strategies"},
-    "losses": BASE | {"config", "engines"},
-    "heartbeats": BASE,
-    "watch": BASE | {"config", "engines", "environment", "heartbeats"},
-    "status": BASE | {"heartbeats", "progress", "record", "report"},
-    "mpirun": BASE,
-    "launch": BASE | {"config", "engines", "mpirun"},
-    "scaling": BASE | {"config", "data", "doctor", "engines", "launch", "population", "record", "strategies"},
-    "doctor": BASE | {"", "config", "data", "engines", "launch", "mpirun"},
-    "scribe": BASE
-    | {"checkpoints", "config", "engines", "environment", "herd", "progress", "record", "report", "samples", "scoring"},
-    "herd": BASE | {"checkpoints", "config", "data", "engines", "losses", "model", "record", "scores", "strategies"},
-}
-FREE = {"run", "training", "cli", "commands", "", "__main__"}  # the loop and the facades know all the others
+# Imports point downwards: a part may import parts of the lines above its own, and nothing else.
+# Parts of one line do not know each other.
+LAYERS = [
+    ["errors"],
+    ["system", "tensors"],
+    ["data", "networks", "engines"],
+    ["gan", "population", "scores"],
+    ["strategies"],
+    ["config"],
+    ["recipes", "record"],
+    ["reports"],
+    ["model", "cluster"],
+    ["training"],
+    ["experiments"],
+    ["cli"],
+]
+FACADES = {"__init__", "__main__"}  # of the package itself: they know everything below
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 
-def part(path: Path) -> str:
-    name = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return "" if name == "__init__" else name
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> set[str]:
-    """Parts of remuda that a file imports; full names of other modules."""
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Return the full names of all modules and names that a file imports, also inside functions."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == "remuda":
-            names = [f"remuda.{alias.name}" for alias in node.names]
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        found.update(names)
-    return found
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(found)
 
 
-def own_parts(path: Path) -> set[str]:
-    names = [name for name in imports(path) if name == "remuda" or name.startswith("remuda.")]
-    return {name.split(".")[1] if "." in name else "" for name in names}
+def own_modules(path: Path) -> set[str]:
+    """Return the modules of remuda that a file imports."""
+    names = {name for name in imports(path) if name == "remuda" or name.startswith("remuda.")}
+    return {name if name in MODULES else name.rpartition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_the_arrows_between_parts(path):
-    if part(path) in FREE:
-        return
-    assert own_parts(path) <= ALLOWED[part(path)] | {part(path)}
+def each_file(*excluded: str):
+    files = [path for path in FILES if part_of(path) not in excluded]
+    return pytest.mark.parametrize("path", files, ids=lambda path: str(path.relative_to(PACKAGE)))
+
+
+def test_the_layout_is_small_and_documented():
+    entries = {path.name for path in PACKAGE.iterdir() if not path.name.startswith("__")}
+    entries.discard("py.typed")
+    assert {name.removesuffix(".py") for name in entries} == set(LEVEL)
+    assert len(entries) <= 20
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    missing = [name for name in entries if f"`{name.removesuffix('.py')}" not in contributing]
+    assert not missing, f"CONTRIBUTING.md does not explain {missing}"
+
+
+def test_the_tests_mirror_the_layout():
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
+    packages = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert packages - {"recipes"} <= folders
+
+
+@each_file(*FACADES)
+def test_imports_point_downwards(path):
+    own = part_of(path)
+    for module in own_modules(path):
+        other = module.removeprefix("remuda").removeprefix(".").split(".")[0]
+        allowed = other in ("", own) or LEVEL[other] < LEVEL[own]
+        assert allowed, f"{own} must not import {module}"
+
+
+def test_there_are_no_import_cycles():
+    graph = {name: own_modules(path) - {name} for name, path in MODULES.items()}
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
 
 
 def test_strategies_know_only_the_type_of_engine():
     for path in (PACKAGE / "strategies").glob("*.py"):
         engines = {name for name in imports(path) if name.startswith("remuda.engines")}
-        assert engines <= {f"remuda.engines.base.{name}" for name in ("Engine", "Pieces", "Scan")}, path
+        assert all(name.startswith("remuda.engines.base.") for name in engines), path
 
 
-def test_mpi_is_imported_in_two_places():
-    users = [path for path in FILES if any(name.split(".")[0] == "mpi4py" for name in imports(path))]
-    assert users == [PACKAGE / "engines" / name for name in ("communicators.py", "mpi.py")]
+def test_only_the_mpi_engine_imports_mpi4py():
+    users = [path for path in FILES if any(name.startswith("mpi4py") for name in imports(path))]
+    folders = {path.parent for path in users}
+    assert folders <= {PACKAGE / "engines" / "mpi", PACKAGE / "cluster"}
+    inside_cluster = {path.name for path in users if path.parent.name == "cluster"}
+    assert inside_cluster <= {"rank.py"}
 
 
-def test_every_part_has_its_place_in_the_table():
-    assert {part(path) for path in FILES} == set(ALLOWED) | FREE
+@each_file("strategies", "engines")
+def test_nobody_asks_for_a_concrete_strategy_or_engine(path):
+    """Code outside of their packages asks through a method or class variable."""
+    concrete = {part.__name__ for part in (*STRATEGIES.values(), *ENGINES.values())}
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            asked = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+            assert not asked & concrete, f"line {node.lineno}: isinstance on {asked & concrete}"
+        if isinstance(node, ast.Compare):
+            values = [node.left, *node.comparators]
+            constants = {value.value for value in values if isinstance(value, ast.Constant)}
+            assert not constants & set(STRATEGIES), (
+                f"line {node.lineno}: compares a strategy's name"
+            )
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@each_file()
 def test_size_budget(path):
     text = path.read_text()
     assert text.count("\n") <= 300, "a file this long hides a missing concept"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 45, f"{node.name} is too long"
 
 
-def test_the_loop_stays_small():
-    assert (PACKAGE / "training.py").read_text().count("\n") <= 225
+@each_file()
+def test_lines_are_easy_on_the_eye(path):
+    long = [i for i, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 100]
+    assert not long, f"lines over 100 characters: {long}"
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.IfExp):
+            inner = [child for child in ast.walk(node) if isinstance(child, ast.IfExp)]
+            assert inner == [node], f"line {node.lineno}: a nested conditional expression; use if"
 
 
 def test_nothing_is_pickled():

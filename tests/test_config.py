@@ -16,11 +16,16 @@ def test_every_recipe_survives_the_way_through_toml(name, tmp_path):
 
 
 def test_the_names_that_users_type():
-    assert {"standalone-digits", "class-parallel-digits", "class-parallel-mnist", "class-parallel-cifar10"} <= set(
-        recipes.names()
-    )
+    assert {
+        "standalone-digits",
+        "class-parallel-digits",
+        "class-parallel-mnist",
+        "class-parallel-cifar10",
+    } <= set(recipes.names())
     for strategy in config.STRATEGIES:
-        assert f"{strategy}-digits" in recipes.names(), "every strategy has a recipe of half a minute"
+        assert f"{strategy}-digits" in recipes.names(), (
+            "every strategy has a recipe of half a minute"
+        )
 
 
 def test_overrides_are_typed():
@@ -44,14 +49,27 @@ def test_overrides_are_typed():
 
 def test_another_class_keeps_the_settings_that_it_knows():
     values = {"networks": {"name": "mlp", "latent": 16, "hidden": 128}}
-    assert config.override(values, ["networks.name=dcgan"])["networks"] == {"name": "dcgan", "latent": 16}
-    assert config.override(values, ["networks.name=mlp"])["networks"] == values["networks"] | {"name": "mlp"}
-    for broken in ("networks.name=[1]", "strategy.generator_betas=0.5", "run.lost=3", "scores.kinds=fib"):
+    assert config.override(values, ["networks.name=dcgan"])["networks"] == {
+        "name": "dcgan",
+        "latent": 16,
+    }
+    assert config.override(values, ["networks.name=mlp"])["networks"] == values["networks"] | {
+        "name": "mlp"
+    }
+    for broken in (
+        "networks.name=[1]",
+        "strategy.generator_betas=0.5",
+        "run.lost=3",
+        "scores.kinds=fib",
+    ):
         with pytest.raises(UserError):
             config.from_dict(config.override({}, [broken]))
     with pytest.raises(UserError, match="data must be a table"):
         config.override({"data": 3}, ["data.name=digits"])
-    given = ["strategy.lose_every=5", "strategy.name=fl-gan"]  # in either order the user's own is not dropped
+    given = [
+        "strategy.lose_every=5",
+        "strategy.name=fl-gan",
+    ]  # in either order the user's own is not dropped
     for order in (given, given[::-1]):
         with pytest.raises(UserError, match=r"strategy\.lose_every"):
             config.from_dict(config.override({}, order))
@@ -59,11 +77,17 @@ def test_another_class_keeps_the_settings_that_it_knows():
 
 BAD = {
     "networks.dropout must be in [0, 0.99], not 0.999": {"networks": {"dropout": 0.999}},
-    "unknown key in [strategy]: strategy.batchsize; did you mean batch_size?": {"strategy": {"batchsize": 3}},
+    "unknown key in [strategy]: strategy.batchsize; did you mean batch_size?": {
+        "strategy": {"batchsize": 3}
+    },
     "unknown section: strategi; did you mean strategy?": {"strategi": {}},
-    "strategy.name='class-paralel' is unknown: did you mean class-parallel?": {"strategy": {"name": "class-paralel"}},
+    "strategy.name='class-paralel' is unknown: did you mean class-parallel?": {
+        "strategy": {"name": "class-paralel"}
+    },
     "networks.name='mpl' is unknown: did you mean mlp?": {"networks": {"name": "mpl"}},
-    "strategy.batch_size: expected a whole number, not 'many'": {"strategy": {"batch_size": "many"}},
+    "strategy.batch_size: expected a whole number, not 'many'": {
+        "strategy": {"batch_size": "many"}
+    },
     "strategy.batch_size: expected a whole number, not 1.5": {"strategy": {"batch_size": 1.5}},
     "strategy.batch_size: expected a whole number, not True": {"strategy": {"batch_size": True}},
     "strategy.batch_size must be at least 1, not 0": {"strategy": {"batch_size": 0}},
@@ -73,10 +97,16 @@ BAD = {
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
     "run must be a table of settings, not 3": {"run": 3},
     "engine.name: 'mpi5' is unknown, did you mean mpi?": {"engine": {"name": "mpi5"}},
-    "the wasserstein loss needs a Lipschitz critic": {"strategy": {"loss": "wasserstein", "lipschitz": "none"}},
+    "the wasserstein loss needs a Lipschitz critic": {
+        "strategy": {"loss": "wasserstein", "lipschitz": "none"}
+    },
     "strategy.cutout must be in [0, 1), not 1.0": {"strategy": {"cutout": 1.0}},
-    "strategy.label_smoothing has no meaning": {"strategy": {"loss": "hinge", "label_smoothing": 0.1}},
-    "strategy.generator_betas must be two numbers in [0, 1)": {"strategy": {"generator_betas": [0.5, 1.0]}},
+    "strategy.label_smoothing has no meaning": {
+        "strategy": {"loss": "hinge", "label_smoothing": 0.1}
+    },
+    "strategy.generator_betas must be two numbers in [0, 1)": {
+        "strategy": {"generator_betas": [0.5, 1.0]}
+    },
     "networks.width must be a multiple of 8, not 12": {"networks": {"width": 12}},
 }
 

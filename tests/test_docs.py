@@ -25,7 +25,11 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 def rows(path: Path) -> list[list[str]]:
     """The cells of all tables."""
     lines = path.read_text().splitlines()
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if line.startswith("|")]
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in lines
+        if line.startswith("|")
+    ]
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -48,25 +52,46 @@ def settable() -> set[tuple[str, str]]:
         for f in fields(cls):
             if f.init:
                 assert f.default is not MISSING
-                found.add((f"{section}.{f.name}", repr(list(f.default) if isinstance(f.default, tuple) else f.default)))
+                found.add(
+                    (
+                        f"{section}.{f.name}",
+                        repr(list(f.default) if isinstance(f.default, tuple) else f.default),
+                    )
+                )
     return found
 
 
 def test_every_key_is_documented_with_its_default():
     documented = set()
-    for key, default, *_ in (row for row in rows(DOCS / "configuration.md") if re.match(r"`\w+\.\w+`", row[0])):
-        documented.add((key.strip("`"), repr(tomllib.loads(f"value = {default.strip('`')}")["value"])))
-    names = {(f"{section}.name", repr(name)) for section, name in config.DEFAULT_NAMES.items()}  # said in sentences
+    for key, default, *_ in (
+        row for row in rows(DOCS / "configuration.md") if re.match(r"`\w+\.\w+`", row[0])
+    ):
+        documented.add(
+            (key.strip("`"), repr(tomllib.loads(f"value = {default.strip('`')}")["value"]))
+        )
+    names = {
+        (f"{section}.name", repr(name)) for section, name in config.DEFAULT_NAMES.items()
+    }  # said in sentences
     text = (DOCS / "configuration.md").read_text()
-    assert all(f"`{key}` is" in text and f'`"{default[1:-1]}"` (the default)' in text for key, default in names)
+    assert all(
+        f"`{key}` is" in text and f'`"{default[1:-1]}"` (the default)' in text
+        for key, default in names
+    )
     assert documented == settable() - names
 
 
 def test_every_choice_is_documented():
     text = (DOCS / "configuration.md").read_text()
-    for section, cls in [*config.PLAIN.items(), ("networks", DCGAN), ("networks", MLP), ("strategy", Strategy)]:
+    for section, cls in [
+        *config.PLAIN.items(),
+        ("networks", DCGAN),
+        ("networks", MLP),
+        ("strategy", Strategy),
+    ]:
         for f in fields(cls):
-            for choice in getattr(f.type, "__args__", ()) if f.init and "Literal" in str(f.type) else ():
+            for choice in (
+                getattr(f.type, "__args__", ()) if f.init and "Literal" in str(f.type) else ()
+            ):
                 assert f"`{choice}`" in text, f"{section}.{f.name}={choice}"
     for known in config.NAMED.values():
         assert all(f'"{name}"' in text for name in known)
@@ -75,7 +100,9 @@ def test_every_choice_is_documented():
 @pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_what_is_set_exists(path):
     known = {key for key, _ in settable()}
-    used = re.findall(r"--set (\w+\.\w+)=", path.read_text()) + re.findall(r'"(\w+\.\w+)=', path.read_text())
+    used = re.findall(r"--set (\w+\.\w+)=", path.read_text()) + re.findall(
+        r'"(\w+\.\w+)=', path.read_text()
+    )
     assert set(used) - {"section.key", "A.B"} <= known
     if path.name != "extending.md":  # its strategy does not exist: below
         for text in blocks(path, "toml"):
@@ -90,13 +117,20 @@ def test_every_command_and_flag_is_documented():
     sections = dict(re.findall(r"^## remuda (\w+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
     assert set(sections) == set(COMMANDS)
     for name, command in COMMANDS.items():
-        flags = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        flags = {
+            option
+            for parameter in command.params
+            for option in parameter.opts
+            if option.startswith("--")
+        }
         assert set(re.findall(r"^\| `(--[a-z-]+)", sections[name], re.MULTILINE)) == flags, name
 
 
 @pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_commands_that_are_shown_exist(path):
-    for name, rest in re.findall(r"^(?:\$ )?remuda (\w+)(.*)$", "\n".join(blocks(path, r"\w*")), re.MULTILINE):
+    for name, rest in re.findall(
+        r"^(?:\$ )?remuda (\w+)(.*)$", "\n".join(blocks(path, r"\w*")), re.MULTILINE
+    ):
         known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, f"remuda {name}{rest}"
 
@@ -128,7 +162,9 @@ def test_links_lead_somewhere(path):
 
 def test_the_map_knows_every_page():
     links = re.findall(r"\]\(([^)#]+)", (DOCS / "index.md").read_text())
-    assert {(DOCS / link).resolve() for link in links} >= set(DOCS.rglob("*.md")) - {DOCS / "index.md"}
+    assert {(DOCS / link).resolve() for link in links} >= set(DOCS.rglob("*.md")) - {
+        DOCS / "index.md"
+    }
 
 
 # Figures
@@ -142,7 +178,9 @@ def test_parameter_counts():
             shape = tuple(map(int, row[0].split(" x ")))
             family = DCGAN if len(row) == 6 else MLP
             pairs = [family(), family(conditional=True)]
-            modules = [make(shape, 10) for pair in pairs for make in (pair.generator, pair.discriminator)]
+            modules = [
+                make(shape, 10) for pair in pairs for make in (pair.generator, pair.discriminator)
+            ]
             modules += [letter.discriminator(shape, 10)] if family is DCGAN else []
             assert row[1:] == [f"{count_parameters(module):,}" for module in modules], row
             checked += 1
@@ -169,7 +207,13 @@ def test_every_recipe_is_mentioned():
 
 
 @pytest.mark.parametrize(
-    "pages", [("README.md", "docs/record.md"), ("docs/python-api.md",), ("docs/engines.md",), ("docs/randomness.md",)]
+    "pages",
+    [
+        ("README.md", "docs/record.md"),
+        ("docs/python-api.md",),
+        ("docs/engines.md",),
+        ("docs/randomness.md",),
+    ],
 )
 def test_python_blocks_run_in_order(pages, tmp_path, monkeypatch):
     """The record's page reads what the README's code has trained."""

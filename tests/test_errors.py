@@ -17,7 +17,9 @@ def refusal(*shape) -> RuntimeError:
 @pytest.mark.parametrize("shape", [(10**14,), (2**62, 8)], ids=["no room", "no number"])
 def test_pytorchs_words_for_full_memory_are_known(shape):
     error = refusal(*shape)
-    assert is_users(error) and sentence(error).startswith("the memory is full: lower strategy.batch_size")
+    assert is_users(error) and sentence(error).startswith(
+        "the memory is full: lower strategy.batch_size"
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,10 @@ def test_pytorchs_words_for_full_memory_are_known(shape):
         (UserError("take fewer"), "take fewer"),
         (MemoryError(), "the memory is full"),
         (torch.OutOfMemoryError(), "the device's memory is full"),
-        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "the disk has no space left for /x/y: make room"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/x/y"),
+            "the disk has no space left for /x/y: make room",
+        ),
         (OSError(errno.EACCES, "Permission denied", "/x/y"), "/x/y: Permission denied"),
         (KeyboardInterrupt(), ""),
     ],
@@ -36,6 +41,8 @@ def test_what_the_user_can_put_right(error, words):
     assert is_users(error) and sentence(error).startswith(words)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), ValueError("x"), KeyError("x")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [RuntimeError("shapes do not match"), ValueError("x"), KeyError("x")], ids=repr
+)
 def test_the_rest_are_bugs(error):
     assert not is_users(error)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from remuda import seeds
 from remuda.data.datasets import Dataset
+from remuda.tensors import random
 
 
 class Batch(NamedTuple):
@@ -35,7 +35,9 @@ class Batches:
         device: torch.device | str = "cpu",
         mirror: bool = False,  # whether each image comes as its mirror image half of the time
     ):
-        kept = torch.unique(torch.cat([shares[member] for member in members]))  # ascending: what is used here
+        kept = torch.unique(
+            torch.cat([shares[member] for member in members])
+        )  # ascending: what is used here
         if len(kept) == len(dataset.labels):
             images, labels = dataset.images, dataset.labels
         else:
@@ -47,7 +49,13 @@ class Batches:
         for row, member in enumerate(members):
             by_size.setdefault(len(shares[member]), []).append(row)
         self.groups = [
-            (rows, ids, torch.searchsorted(kept, torch.stack([shares[member] for member in ids])).to(device))
+            (
+                rows,
+                ids,
+                torch.searchsorted(kept, torch.stack([shares[member] for member in ids])).to(
+                    device
+                ),
+            )
             for rows in by_size.values()
             for ids in [[members[row] for row in rows]]
         ]
@@ -60,14 +68,18 @@ class Batches:
             index[rows] = self._walk(members, shares, first, count)
         images = self.images[index]
         if self.mirror:
-            images = torch.where(self._mirrored(first, count)[..., None, None, None], images.flip(-1), images)
+            images = torch.where(
+                self._mirrored(first, count)[..., None, None, None], images.flip(-1), images
+            )
         return Batch(images, self.labels[index])
 
     def _mirrored(self, first: int, count: int) -> Tensor:
         """Which images are mirrored, (members, count, b)."""
-        keys = seeds.keys(self.seed, "mirror", self.members, device=self.images.device)
-        keys = seeds.fold(keys[:, None], torch.arange(first, first + count, device=keys.device))
-        coins = torch.func.vmap(lambda key: seeds.bits(key, (self.batch_size,)))(keys.flatten()) & 1
+        keys = random.keys(self.seed, "mirror", self.members, device=self.images.device)
+        keys = random.fold(keys[:, None], torch.arange(first, first + count, device=keys.device))
+        coins = (
+            torch.func.vmap(lambda key: random.bits(key, (self.batch_size,)))(keys.flatten()) & 1
+        )
         return coins.bool().reshape(*keys.shape, self.batch_size)
 
     def _walk(self, members: Sequence[int], shares: Tensor, first: int, count: int) -> Tensor:
@@ -76,8 +88,8 @@ class Batches:
         start, stop = first * self.batch_size, (first + count) * self.batch_size
         orders = []
         for epoch in range(start // size, (stop - 1) // size + 1):
-            keys = seeds.keys(self.seed, "order", members, epoch, device=shares.device)
-            orders.append(torch.func.vmap(lambda key: seeds.permutation(key, size))(keys))
+            keys = random.keys(self.seed, "order", members, epoch, device=shares.device)
+            orders.append(torch.func.vmap(lambda key: random.permutation(key, size))(keys))
         offset = start // size * size
         walk = torch.cat(orders, 1)[:, start - offset : stop - offset]
         return shares.gather(1, walk).reshape(len(members), count, self.batch_size)

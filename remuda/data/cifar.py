@@ -35,14 +35,18 @@ class _Unpickler(pickle.Unpickler):
         return _ADMITTED[module_name, global_name]
 
 
-def read_binary(paths: Sequence[Path], label_bytes: int, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def read_binary(
+    paths: Sequence[Path], label_bytes: int, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Images (M, 3, 32, 32) and labels (M,) of .bin files; of several label bytes the last is the class."""
     record = label_bytes + _PIXELS
     parts = []
     for path in paths:
         raw = np.frombuffer(_read(path), np.uint8)
         if raw.size == 0 or raw.size % record:
-            raise UserError(f"{path} is truncated, {raw.size} bytes are not whole records of {record}: {_REMEDY}")
+            raise UserError(
+                f"{path} is truncated, {raw.size} bytes are not whole records of {record}: {_REMEDY}"
+            )
         parts.append(raw.reshape(-1, record))
         _check_labels(path, parts[-1][:, label_bytes - 1], num_classes)
     records = np.concatenate(parts)
@@ -50,16 +54,28 @@ def read_binary(paths: Sequence[Path], label_bytes: int, num_classes: int) -> tu
     return images, records[:, label_bytes - 1].astype(np.int64)
 
 
-def read_python(paths: Sequence[Path], label_key: str, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def read_python(
+    paths: Sequence[Path], label_key: str, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Images (M, 3, 32, 32) and labels (M,) of pickled batches."""
     images, labels = [], []
     for path in paths:
         batch = _unpickle(path)
         pixels, classes = batch.get("data"), batch.get(label_key)
-        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (_PIXELS,):
+        if (
+            not isinstance(pixels, np.ndarray)
+            or pixels.dtype != np.uint8
+            or pixels.shape[1:] != (_PIXELS,)
+        ):
             raise UserError(f'{path} has no uint8 array "data" of {_PIXELS} columns: {_REMEDY}')
-        if not isinstance(classes, list) or len(classes) != len(pixels) or not _are_integers(classes):
-            raise UserError(f'{path} has no list "{label_key}" with a label for each image: {_REMEDY}')
+        if (
+            not isinstance(classes, list)
+            or len(classes) != len(pixels)
+            or not _are_integers(classes)
+        ):
+            raise UserError(
+                f'{path} has no list "{label_key}" with a label for each image: {_REMEDY}'
+            )
         _check_labels(path, np.array(classes), num_classes)
         images.append(pixels.reshape(-1, 3, 32, 32))
         labels.extend(classes)
@@ -81,7 +97,9 @@ def _unpickle(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             batch = _Unpickler(file, encoding="bytes").load()
     except Exception as error:  # a broken pickle raises nearly anything
-        raise UserError(f"{path} is not a CIFAR file that can be read safely ({error}): {_REMEDY}") from error
+        raise UserError(
+            f"{path} is not a CIFAR file that can be read safely ({error}): {_REMEDY}"
+        ) from error
     if not isinstance(batch, dict):
         raise UserError(f"{path} holds a {type(batch).__name__} where CIFAR has a dict: {_REMEDY}")
     return {_text(key): value for key, value in batch.items()}
@@ -100,11 +118,15 @@ def _check_labels(path: Path, labels: np.ndarray, num_classes: int) -> None:
         raise UserError(f"{path} holds no images: {_REMEDY}")
     if labels.min() < 0 or labels.max() >= num_classes:
         wrong = labels[(labels < 0) | (labels >= num_classes)][0]
-        raise UserError(f"{path} holds the label {wrong}, outside 0 to {num_classes - 1}: {_REMEDY}")
+        raise UserError(
+            f"{path} holds the label {wrong}, outside 0 to {num_classes - 1}: {_REMEDY}"
+        )
 
 
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}): check its permissions") from error
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}): check its permissions"
+        ) from error

@@ -32,7 +32,18 @@ _FASHION = (
     "Bag",
     "Ankle boot",
 )
-_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CIFAR10 = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +73,9 @@ class Dataset:
 def load(config: DataConfig, split: Split = "train") -> Dataset:
     """The data set that config names, with its limit, size and channels applied."""
     if config.is_per_rank:
-        raise UserError("only the ranks of a run know what {rank} and {host} stand for: name the data of one of them")
+        raise UserError(
+            "only the ranks of a run know what {rank} and {host} stand for: name the data of one of them"
+        )
     if config.name.startswith(FOLDER):
         return _folder(config, split)
     if config.name not in DATASETS:
@@ -77,9 +90,13 @@ def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
     images = dataset.images
     if images.is_floating_point():
         if config.size or config.channels:
-            raise UserError(f"{dataset.name} has points instead of pixels: leave data.size and data.channels at 0")
+            raise UserError(
+                f"{dataset.name} has points instead of pixels: leave data.size and data.channels at 0"
+            )
         if config.mirror:
-            raise UserError(f"{dataset.name} has points, which have no mirror images: leave data.mirror at false")
+            raise UserError(
+                f"{dataset.name} has points, which have no mirror images: leave data.mirror at false"
+            )
         return dataset
     num_channels = images.shape[1]
     if config.channels == 3 and num_channels == 1:
@@ -87,19 +104,25 @@ def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
     elif config.channels == 1 and num_channels == 3:
         images = to_grey(images)
     elif config.channels not in (0, num_channels):
-        raise UserError(f"data.channels must be 0, 1 or 3 for {dataset.name}, not {config.channels}")
+        raise UserError(
+            f"data.channels must be 0, 1 or 3 for {dataset.name}, not {config.channels}"
+        )
     return replace(dataset, images=resize(images, config.size) if config.size else images)
 
 
 def _unknown(name: str) -> str:
     if name and Path(name).expanduser().is_dir():
         return f"data.name {name!r} is a folder: write {FOLDER}{name} to read its images"
-    nearest = difflib.get_close_matches(name.lower(), [*DATASETS, FOLDER + "PATH"], n=1, cutoff=0.0)[0]
+    nearest = difflib.get_close_matches(
+        name.lower(), [*DATASETS, FOLDER + "PATH"], n=1, cutoff=0.0
+    )[0]
     known = ", ".join([*DATASETS, FOLDER + "PATH"])
     return f"there is no data set {name!r}, did you mean {nearest}: known are {known}"
 
 
-def _dataset(name: str, images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> Dataset:
+def _dataset(
+    name: str, images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]
+) -> Dataset:
     # A copy, where the array is a read-only view of a file's bytes.
     writable = images if images.flags.writeable else images.copy()
     return Dataset(name, torch.from_numpy(writable), torch.from_numpy(labels), classes)
@@ -146,14 +169,18 @@ def _cifar100(config: DataConfig, split: Split) -> Dataset:
     return _dataset("cifar100", *cifar.read_python(found.paths, "fine_labels", 100), classes)
 
 
-def _cifar_names(found: Found, text: str, meta: str, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+def _cifar_names(
+    found: Found, text: str, meta: str, key: str, default: tuple[str, ...]
+) -> tuple[str, ...]:
     """Names from the file beside the batches; the batches do without it, and so do we."""
     path = found.folder / (text if found.kind == "binary" else meta)
     if not path.is_file():
         return default
     names = cifar.read_names(path, key)
     if len(names) != len(default):
-        raise UserError(f"{path} names {len(names)} classes instead of {len(default)}: repair or remove it")
+        raise UserError(
+            f"{path} names {len(names)} classes instead of {len(default)}: repair or remove it"
+        )
     return names
 
 
@@ -173,7 +200,9 @@ def _points(name: str, split: Split) -> Dataset:
 def _folder(config: DataConfig, split: Split) -> Dataset:
     path = config.name.removeprefix(FOLDER)
     if not path:
-        raise UserError("folder: needs a path: write folder:PATH with the path of a folder of images")
+        raise UserError(
+            "folder: needs a path: write folder:PATH with the path of a folder of images"
+        )
     return _dataset(config.name, *folder.read(Path(path).expanduser(), config, split))
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from remuda import disk
 from remuda.data.sources import Package, Source
 from remuda.errors import UserError
+from remuda.system import disk
 
 _TIMEOUT = 10.0  # seconds, to connect and for each read
 _BLOCK = 1 << 18
@@ -37,7 +37,9 @@ def mirrors(source: Source) -> tuple[str, ...]:
     if not site:
         return source.mirrors
     if not site.startswith(("http://", "https://", "file://")):
-        raise UserError(f"REMUDA_MIRROR must start with http://, https:// or file://, not be {site}")
+        raise UserError(
+            f"REMUDA_MIRROR must start with http://, https:// or file://, not be {site}"
+        )
     return (f"{site.rstrip('/')}/{source.name}/",)
 
 
@@ -50,7 +52,9 @@ def lock(path: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                Console(stderr=True).print(f"waiting for the process that holds {path}", markup=False)
+                Console(stderr=True).print(
+                    f"waiting for the process that holds {path}", markup=False
+                )
                 fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise UserError(
@@ -82,10 +86,14 @@ def unpack_into(package: Package, archive: Path, target: Path) -> None:
             with tarfile.open(archive) as tar:
                 tar.extractall(scratch, filter="data")
         except tarfile.TarError as error:
-            raise UserError(f"{archive} cannot be unpacked ({error}): put a good copy in its place") from error
+            raise UserError(
+                f"{archive} cannot be unpacked ({error}): put a good copy in its place"
+            ) from error
         top = Path(scratch) / package.folder
         if not top.is_dir():
-            raise UserError(f"{archive} has no folder {package.folder}: put a good copy in its place")
+            raise UserError(
+                f"{archive} has no folder {package.folder}: put a good copy in its place"
+            )
         publish([path for path in sorted(top.iterdir()) if path.is_file()], target / package.folder)
 
 
@@ -106,9 +114,18 @@ def _fetch(package: Package, mirrors: Sequence[str], path: Path) -> None:
 
 
 def transfer(url: str, path: Path) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     progress = Progress(*columns, console=Console(stderr=True))
-    with urllib.request.urlopen(url, timeout=_TIMEOUT) as response, path.open("wb") as file, progress:
+    with (
+        urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
+        path.open("wb") as file,
+        progress,
+    ):
         length = response.headers.get("Content-Length")
         total = int(length) if length and length.isdigit() else None
         task = progress.add_task(f"downloading {url}", total=total)

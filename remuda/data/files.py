@@ -81,7 +81,9 @@ def _paths(layout: Layout, split: Split, folder: Path) -> tuple[Path, ...]:
     """The split's files in this very folder, or nothing if one is missing."""
     paths = []
     for name in layout.files[split]:
-        candidates = [folder / name, folder / f"{name}.gz"] if layout.kind == "idx" else [folder / name]
+        candidates = (
+            [folder / name, folder / f"{name}.gz"] if layout.kind == "idx" else [folder / name]
+        )
         present = [path for path in candidates if path.is_file()]
         if not present:
             return ()

@@ -13,9 +13,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from remuda.data.config import DataConfig, Split
-from remuda.data.memory import available_bytes
 from remuda.data.partition import evenly
 from remuda.errors import UserError
+from remuda.system.memory import available_bytes
 
 _RUN = 64  # images that one task of the thread pool decodes
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # Pillow's mode for a number of channels
@@ -31,7 +31,9 @@ class Listing:
     labels: np.ndarray  # (M,) int64
 
 
-def read(root: Path, config: DataConfig, split: Split) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def read(
+    root: Path, config: DataConfig, split: Split
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Images (M, C, size, size), labels (M,) and class names."""
     listing = list_images(root, split)
     keep = evenly(listing.labels, config.limit)
@@ -53,7 +55,9 @@ def read(root: Path, config: DataConfig, split: Split) -> tuple[np.ndarray, np.n
 def list_images(root: Path, split: Split) -> Listing:
     """The images of a split; where there are train/ and test/ or val/, these are the splits."""
     if not root.is_dir():
-        raise UserError(f"folder:{root} is not a folder: name one with images by --set data.name=folder:PATH")
+        raise UserError(
+            f"folder:{root} is not a folder: name one with images by --set data.name=folder:PATH"
+        )
     name = root.resolve().name  # of the one class, where there are no class folders
     folders = {child.name for child in _children(root)}
     has_splits = "train" in folders and (folders == {"train"} or bool(folders & {"test", "val"}))
@@ -65,7 +69,9 @@ def list_images(root: Path, split: Split) -> Listing:
 
 
 def _no_test(root: Path) -> NoReturn:
-    raise UserError(f"folder:{root} has no test split: put class folders into its sub-folders train/ and test/")
+    raise UserError(
+        f"folder:{root} has no test split: put class folders into its sub-folders train/ and test/"
+    )
 
 
 def _list_test(root: Path, name: str) -> Listing:
@@ -73,7 +79,11 @@ def _list_test(root: Path, name: str) -> Listing:
     train_classes = [child.name for child in _children(root / "train")]
     for folder in (root / "test", root / "val"):
         classes = [child.name for child in _children(folder)] if folder.is_dir() else []
-        if not folder.is_dir() or not set(classes) <= set(train_classes) or bool(classes) != bool(train_classes):
+        if (
+            not folder.is_dir()
+            or not set(classes) <= set(train_classes)
+            or bool(classes) != bool(train_classes)
+        ):
             continue
         listing = _list_classes(folder, name)
         if not classes:
@@ -95,7 +105,9 @@ def _list_classes(root: Path, name: str) -> Listing:
     groups = [_images_in(folder, recursive=True) for folder in folders] if folders else [loose]
     for folder, group in zip(folders or [root], groups, strict=True):
         if not group:
-            raise UserError(f"{folder} holds no images that Pillow can read: put some there or remove the folder")
+            raise UserError(
+                f"{folder} holds no images that Pillow can read: put some there or remove the folder"
+            )
     classes = tuple(folder.name for folder in folders) or (name,)
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     return Listing(classes, tuple(path for group in groups for path in group), labels)
@@ -104,19 +116,29 @@ def _list_classes(root: Path, name: str) -> Listing:
 def _children(folder: Path) -> list[Path]:
     """The visible sub-folders, by name."""
     try:
-        return sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
+        return sorted(
+            child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(".")
+        )
     except OSError as error:
-        raise UserError(f"{folder} cannot be listed ({error.strerror}): check its permissions") from error
+        raise UserError(
+            f"{folder} cannot be listed ({error.strerror}): check its permissions"
+        ) from error
 
 
 def _images_in(folder: Path, *, recursive: bool) -> list[Path]:
     """The visible files whose suffix is that of a format that Pillow opens, by path."""
     Image.init()
-    suffixes = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    suffixes = {
+        suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN
+    }
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [f for f in folders if recursive and not f.startswith(".")]
-        found += [Path(parent, f) for f in files if not f.startswith(".") and Path(f).suffix.lower() in suffixes]
+        found += [
+            Path(parent, f)
+            for f in files
+            if not f.startswith(".") and Path(f).suffix.lower() in suffixes
+        ]
     return sorted(found)
 
 
@@ -125,7 +147,9 @@ def _common_shape(path: Path, config: DataConfig) -> tuple[int, int]:
     image = _open(path)
     stored = _NUM_CHANNELS[image.mode]
     if config.channels not in (0, 1, 3, stored):
-        raise UserError(f"data.channels must be 0, 1, 3 or the {stored} that {path} has, not {config.channels}")
+        raise UserError(
+            f"data.channels must be 0, 1, 3 or the {stored} that {path} has, not {config.channels}"
+        )
     if not config.size and image.width != image.height:
         raise UserError(
             f"{path} is not square but {image.width} x {image.height}: set data.size to have "
@@ -145,7 +169,9 @@ def _check_memory(root: Path, count: int, num_channels: int, size: int) -> None:
         )
 
 
-def _decode(path: Path, first: Path, size: int, num_channels: int, config: DataConfig) -> np.ndarray:
+def _decode(
+    path: Path, first: Path, size: int, num_channels: int, config: DataConfig
+) -> np.ndarray:
     """One image (C, size, size), uint8."""
     image = _open(path)
     if config.channels and image.mode != _MODES[num_channels]:
@@ -161,7 +187,9 @@ def _decode(path: Path, first: Path, size: int, num_channels: int, config: DataC
                 f"{path} is {image.width} x {image.height} but {first} is {size} x {size}: "
                 "set data.size to have all images resized and cropped"
             )
-        image = ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)  # the largest centred square
+        image = ImageOps.fit(
+            image, (size, size), Image.Resampling.BILINEAR
+        )  # the largest centred square
     return np.asarray(image).reshape(size, size, num_channels).transpose(2, 0, 1)
 
 
@@ -174,7 +202,9 @@ def _open(path: Path) -> Image.Image:
     except UserError:
         raise
     except Exception as error:  # Pillow's decoders raise nearly anything on corrupt files
-        raise UserError(f"{path} is not an image that can be read ({error}): repair or remove it") from error
+        raise UserError(
+            f"{path} is not an image that can be read ({error}): repair or remove it"
+        ) from error
 
 
 def _plain(image: Image.Image, kind: str | None, path: Path) -> Image.Image:
@@ -183,7 +213,9 @@ def _plain(image: Image.Image, kind: str | None, path: Path) -> Image.Image:
     if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PNG"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # 16 bits to the upper 8
     if image.mode in ("I", "F"):
-        raise UserError(f"{path} has pixels of mode {image.mode}, of unknown range: convert it to 8 bits a channel")
+        raise UserError(
+            f"{path} has pixels of mode {image.mode}, of unknown range: convert it to 8 bits a channel"
+        )
     if image.mode == "1":
         return image.convert("L")
     transparent = image.mode in ("PA", "RGBa", "La") or "transparency" in image.info

@@ -24,9 +24,13 @@ def content(path: Path) -> bytes:
         raw = path.read_bytes()
         return gzip.decompress(raw) if raw.startswith(_GZIP) else raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path} is a truncated or corrupt gzip file ({error}): {_REMEDY}") from error
+        raise UserError(
+            f"{path} is a truncated or corrupt gzip file ({error}): {_REMEDY}"
+        ) from error
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}): check its permissions") from error
+        raise UserError(
+            f"{path} cannot be read ({error.strerror}): check its permissions"
+        ) from error
 
 
 def read_idx(path: Path, num_dims: int) -> np.ndarray:
@@ -34,7 +38,9 @@ def read_idx(path: Path, num_dims: int) -> np.ndarray:
     raw = content(path)
     header = 4 + 4 * num_dims
     if len(raw) < header:
-        raise UserError(f"{path} is truncated, with {len(raw)} bytes of a header of {header}: {_REMEDY}")
+        raise UserError(
+            f"{path} is truncated, with {len(raw)} bytes of a header of {header}: {_REMEDY}"
+        )
     (magic,) = struct.unpack(">I", raw[:4])
     wanted = _UNSIGNED_BYTE << 8 | num_dims
     if magic != wanted:
@@ -47,11 +53,15 @@ def read_idx(path: Path, num_dims: int) -> np.ndarray:
     if found != expected:
         trouble = "is truncated" if found < expected else "has bytes after its end"
         shape = " x ".join(map(str, sizes))
-        raise UserError(f"{path} {trouble}, {found} bytes where {shape} = {expected} belong: {_REMEDY}")
+        raise UserError(
+            f"{path} {trouble}, {found} bytes where {shape} = {expected} belong: {_REMEDY}"
+        )
     return np.frombuffer(raw, np.uint8, offset=header).reshape(sizes)
 
 
-def read_pair(images_path: Path, labels_path: Path, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def read_pair(
+    images_path: Path, labels_path: Path, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Images (M, 1, H, W) and labels (M,), checked against each other."""
     images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
     if len(images) != len(labels):
@@ -62,5 +72,7 @@ def read_pair(images_path: Path, labels_path: Path, num_classes: int) -> tuple[n
     if images.size == 0:
         raise UserError(f"{images_path} holds no images: {_REMEDY}")
     if labels.max() >= num_classes:
-        raise UserError(f"{labels_path} holds the label {labels.max()}, above {num_classes - 1}: {_REMEDY}")
+        raise UserError(
+            f"{labels_path} holds the label {labels.max()}, above {num_classes - 1}: {_REMEDY}"
+        )
     return images[:, None], labels.astype(np.int64)

@@ -6,12 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda import seeds
 from remuda.data.config import DataConfig
 from remuda.errors import UserError
+from remuda.tensors import random
 
 
-def partition(labels: Tensor, num_members: int, config: DataConfig, num_classes: int, seed: int) -> list[Tensor]:
+def partition(
+    labels: Tensor, num_members: int, config: DataConfig, num_classes: int, seed: int
+) -> list[Tensor]:
     """One int64 tensor of ascending indices per member, by the rule that config.partition names."""
     assert config.partition != "auto", "the caller puts the strategy's choice in place of auto"
     assert num_members > 0
@@ -22,7 +24,9 @@ def partition(labels: Tensor, num_members: int, config: DataConfig, num_classes:
     if len(labels) == 0:
         raise UserError("the data set has no images to draw from: choose another data.name")
     assert int(labels.min()) >= 0 and int(labels.max()) < num_classes
-    shares = PARTITIONS[config.partition](labels.cpu().numpy(), num_members, config, num_classes, seed)
+    shares = PARTITIONS[config.partition](
+        labels.cpu().numpy(), num_members, config, num_classes, seed
+    )
     return [torch.from_numpy(np.sort(share).astype(np.int64)) for share in shares]
 
 
@@ -43,7 +47,9 @@ def ranks(labels: np.ndarray) -> np.ndarray:
     return result
 
 
-def _all(labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int) -> list[np.ndarray]:
+def _all(
+    labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
+) -> list[np.ndarray]:
     """Every member has everything."""
     return [np.arange(len(labels))] * num_members
 
@@ -60,11 +66,15 @@ def _by_class(
     shares = [np.flatnonzero(labels == member) for member in range(num_members)]
     for member, share in enumerate(shares):
         if len(share) == 0:
-            raise UserError(f"class {member} has no images for its member: raise data.limit or change data.partition")
+            raise UserError(
+                f"class {member} has no images for its member: raise data.limit or change data.partition"
+            )
     return shares
 
 
-def _iid(labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int) -> list[np.ndarray]:
+def _iid(
+    labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
+) -> list[np.ndarray]:
     """Random disjoint shares of all images, whose sizes differ by one at most."""
     order = _generator(seed, "iid").permutation(len(labels))
     return np.array_split(order, num_members)
@@ -94,16 +104,19 @@ def _dirichlet(
     return shares
 
 
-def _subset(labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int) -> list[np.ndarray]:
+def _subset(
+    labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
+) -> list[np.ndarray]:
     """For each member its own random subset; those of two members may overlap."""
     count = max(1, round(config.fraction * len(labels)))
     return [
-        _generator(seed, "subset", member).choice(len(labels), count, replace=False) for member in range(num_members)
+        _generator(seed, "subset", member).choice(len(labels), count, replace=False)
+        for member in range(num_members)
     ]
 
 
 def _generator(seed: int, rule: str, *numbers: int) -> np.random.Generator:
-    return np.random.default_rng(seeds.key(seed, f"partition/{rule}", *numbers))
+    return np.random.default_rng(random.key(seed, f"partition/{rule}", *numbers))
 
 
 PARTITIONS: dict[str, Callable[[np.ndarray, int, DataConfig, int, int], list[np.ndarray]]] = {

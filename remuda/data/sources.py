@@ -37,7 +37,9 @@ class Source:
     mirrors: tuple[str, ...]  # tried in this order; the file's name is appended
     packages: Mapping[Split, tuple[Package, ...]]  # what is downloaded for a split
     archives: tuple[Package, ...] = ()  # unpacked where the user has put one into the data folder
-    strangers: frozenset[str] = field(default_factory=frozenset)  # md5 of labels that are another data set's
+    strangers: frozenset[str] = field(
+        default_factory=frozenset
+    )  # md5 of labels that are another data set's
 
 
 _IDX_FILES: dict[Split, tuple[str, ...]] = {
@@ -46,9 +48,14 @@ _IDX_FILES: dict[Split, tuple[str, ...]] = {
 }
 
 
-def _idx_packages(folder: str, checksums: Mapping[Split, tuple[str, str]]) -> dict[Split, tuple[Package, ...]]:
+def _idx_packages(
+    folder: str, checksums: Mapping[Split, tuple[str, str]]
+) -> dict[Split, tuple[Package, ...]]:
     return {
-        split: tuple(Package(f"{file}.gz", md5, folder) for file, md5 in zip(files, checksums[split], strict=True))
+        split: tuple(
+            Package(f"{file}.gz", md5, folder)
+            for file, md5 in zip(files, checksums[split], strict=True)
+        )
         for split, files in _IDX_FILES.items()
     }
 
@@ -56,7 +63,9 @@ def _idx_packages(folder: str, checksums: Mapping[Split, tuple[str, str]]) -> di
 # MNIST and Fashion-MNIST have the same file names. Where their files lie in a folder without a name of its
 # own, the decompressed labels tell which of the two they are (train, then test).
 _MNIST_LABELS = frozenset({"a25bea736e30d166cdddb491f175f624", "27ae3e4e09519cfbb04c329615203637"})
-_FASHION_LABELS = frozenset({"9018921c3c673c538a1fc5bad174d6f9", "15d484375f8d13e6eb1aabb0c3f46965"})
+_FASHION_LABELS = frozenset(
+    {"9018921c3c673c538a1fc5bad174d6f9", "15d484375f8d13e6eb1aabb0c3f46965"}
+)
 
 _MNIST = Source(
     name="mnist",
@@ -77,7 +86,13 @@ _MNIST = Source(
 
 _FASHION_MNIST = Source(
     name="fashion-mnist",
-    layouts=(Layout(kind="idx", folders=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST", "."), files=_IDX_FILES),),
+    layouts=(
+        Layout(
+            kind="idx",
+            folders=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST", "."),
+            files=_IDX_FILES,
+        ),
+    ),
     mirrors=(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
@@ -93,8 +108,12 @@ _FASHION_MNIST = Source(
 )
 
 _CIFAR10_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
-_CIFAR10_BINARY = Package("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin")
-_CIFAR10_PYTHON = Package("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py")
+_CIFAR10_BINARY = Package(
+    "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"
+)
+_CIFAR10_PYTHON = Package(
+    "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"
+)
 
 _CIFAR10 = Source(
     name="cifar10",
@@ -102,7 +121,10 @@ _CIFAR10 = Source(
         Layout(
             kind="binary",
             folders=("cifar-10-batches-bin", "."),
-            files={"train": tuple(f"{batch}.bin" for batch in _CIFAR10_BATCHES), "test": ("test_batch.bin",)},
+            files={
+                "train": tuple(f"{batch}.bin" for batch in _CIFAR10_BATCHES),
+                "test": ("test_batch.bin",),
+            },
         ),
         Layout(
             kind="python",
@@ -115,8 +137,12 @@ _CIFAR10 = Source(
     archives=(_CIFAR10_BINARY, _CIFAR10_PYTHON),
 )
 
-_CIFAR100_BINARY = Package("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary")
-_CIFAR100_PYTHON = Package("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python")
+_CIFAR100_BINARY = Package(
+    "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"
+)
+_CIFAR100_PYTHON = Package(
+    "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"
+)
 
 _CIFAR100 = Source(
     name="cifar100",

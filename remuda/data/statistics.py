@@ -52,12 +52,20 @@ class Anova:
     def f(self) -> float:
         mean_between = self.between / (self.num_groups - 1)
         mean_within = self.within / (self.count - self.num_groups)
-        return mean_between / mean_within if mean_within else float("inf") if mean_between else float("nan")
+        return (
+            mean_between / mean_within
+            if mean_within
+            else float("inf")
+            if mean_between
+            else float("nan")
+        )
 
     @property
     def p(self) -> float:
         """The chance of an F as large where the classes do not differ."""
-        from scipy.special import fdtrc  # slow to import, as is scipy.stats, which has the F distribution too
+        from scipy.special import (
+            fdtrc,
+        )  # slow to import, as is scipy.stats, which has the F distribution too
 
         return float(fdtrc(self.num_groups - 1, self.count - self.num_groups, max(self.f, 0.0)))
 
@@ -92,7 +100,9 @@ def _paper_anova(values: Moments, groups: list[np.ndarray]) -> list[Anova]:
     class_means = np.array([values.means[group].mean(axis=0) for group in groups])
     between = class_means.var(axis=0) * (num_groups - 1) * (count / num_groups - 1)
     within = values.variance * (count - 1) - between
-    return [Anova(float(b), float(w), num_groups, count) for b, w in zip(between, within, strict=True)]
+    return [
+        Anova(float(b), float(w), num_groups, count) for b, w in zip(between, within, strict=True)
+    ]
 
 
 def _oneway_anova(values: Moments, groups: list[np.ndarray]) -> list[Anova]:
@@ -102,7 +112,9 @@ def _oneway_anova(values: Moments, groups: list[np.ndarray]) -> list[Anova]:
         between += len(group) * (means.mean(axis=0) - values.mean) ** 2
         within += ((means - means.mean(axis=0)) ** 2).sum(axis=0)
     count = len(values.means)
-    return [Anova(float(b), float(w), len(groups), count) for b, w in zip(between, within, strict=True)]
+    return [
+        Anova(float(b), float(w), len(groups), count) for b, w in zip(between, within, strict=True)
+    ]
 
 
 def _groups(dataset: Dataset) -> list[np.ndarray]:
@@ -128,7 +140,9 @@ def print_summary(dataset: Dataset, console: Console, anova: bool) -> None:
     shape = " x ".join(map(str, dataset.shape))
     what = f"images of {shape}" if is_image else "points"
     values = moments(dataset)
-    _print_line(console, f"{dataset.name}: {len(dataset.labels):,} {what} in {len(dataset.classes)} classes")
+    _print_line(
+        console, f"{dataset.name}: {len(dataset.labels):,} {what} in {len(dataset.classes)} classes"
+    )
     _print_classes(dataset, console)
     _print_line(console, "pixels in [0, 1]:" if is_image else "numbers as stored:")
     console.print(_channel_table(values))
@@ -148,7 +162,9 @@ def _print_line(console: Console, text: str) -> None:
 def _print_classes(dataset: Dataset, console: Console) -> None:
     """Names and counts in as many columns as fit; a very long list is cut, and says so."""
     pairs = list(zip(dataset.classes, dataset.counts, strict=True))
-    entries = [Text.assemble(name, " ", (f"{count:,}", "bold")) for name, count in pairs[:_LONG_LIST]]
+    entries = [
+        Text.assemble(name, " ", (f"{count:,}", "bold")) for name, count in pairs[:_LONG_LIST]
+    ]
     console.print(Columns(entries, padding=(0, 3)))
     rest = [count for _, count in pairs[_LONG_LIST:]]
     if rest:
@@ -168,5 +184,7 @@ def _anova_table(channels: list[Anova]) -> Table:
     table = Table("channel", "F", "p", "between", "residual")
     for channel, result in enumerate(channels):
         p = "below 1e-300" if result.p < 1e-300 else f"{result.p:.3g}"
-        table.add_row(str(channel), f"{result.f:.2f}", p, f"{result.between:.5g}", f"{result.within:.5g}")
+        table.add_row(
+            str(channel), f"{result.f:.2f}", p, f"{result.between:.5g}", f"{result.within:.5g}"
+        )
     return table

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from remuda import seeds
 from remuda.data.config import Split
+from remuda.tensors import random
 
 POINTS_PER_MODE = {"train": 2500, "test": 500}
 
@@ -25,8 +25,13 @@ class Modes:
 
 
 MODES = {
-    "ring": Modes(tuple((0.8 * math.cos(k * math.pi / 4), 0.8 * math.sin(k * math.pi / 4)) for k in range(8)), 0.008),
-    "grid": Modes(tuple((0.4 * column, 0.4 * row) for row in range(-2, 3) for column in range(-2, 3)), 0.01),
+    "ring": Modes(
+        tuple((0.8 * math.cos(k * math.pi / 4), 0.8 * math.sin(k * math.pi / 4)) for k in range(8)),
+        0.008,
+    ),
+    "grid": Modes(
+        tuple((0.4 * column, 0.4 * row) for row in range(-2, 3) for column in range(-2, 3)), 0.01
+    ),
 }
 
 
@@ -35,5 +40,5 @@ def points(name: str, split: Split) -> tuple[Tensor, Tensor]:
     modes = MODES[name]
     count = POINTS_PER_MODE[split] * len(modes.centres)
     labels = torch.arange(count) % len(modes.centres)
-    noise = seeds.normal(torch.tensor(seeds.key(0, f"data/{name}/{split}")), (count, 2))
+    noise = random.normal(torch.tensor(random.key(0, f"data/{name}/{split}")), (count, 2))
     return (torch.tensor(modes.centres)[labels] + modes.std * noise).reshape(count, 2, 1, 1), labels

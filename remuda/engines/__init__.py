@@ -1,10 +1,10 @@
 """Where members live and how rows travel."""
 
 from remuda.engines.base import Engine, Scan
+from remuda.engines.communicator import Transport, World
 from remuda.engines.metered import Metered
-from remuda.engines.ranks import Ranks
+from remuda.engines.mpi.engine import Ranks
 from remuda.engines.stacked import Stacked
-from remuda.engines.world import Transport, World
 
 ENGINES: dict[str, type[Engine]] = {"stacked": Stacked, "mpi": Ranks}
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from remuda import trees
-from remuda.trees import Tree
+from remuda.tensors import trees
+from remuda.tensors.trees import Tree
 
 
 class Engine(ABC):
@@ -25,8 +25,12 @@ class Engine(ABC):
     device: torch.device
     rank: int = 0  # of this process among those that host members
     num_ranks: int = 1
-    say: Callable[[str], None] = staticmethod(lambda text: None)  # where to tell the user of long work
-    compiles_loops: bool = False  # whether the steps of a loop are compiled, so that their Python runs once
+    say: Callable[[str], None] = staticmethod(
+        lambda text: None
+    )  # where to tell the user of long work
+    compiles_loops: bool = (
+        False  # whether the steps of a loop are compiled, so that their Python runs once
+    )
 
     @property
     def is_root(self) -> bool:
@@ -61,7 +65,9 @@ class Engine(ABC):
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
         """All rows, in the order of the members, reach the server, whose state becomes fn(server, *rows)."""
 
-    def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+    def loop(
+        self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree
+    ) -> tuple[Tree, Tree]:
         """``state, out = step(engine, state, *inputs[s])`` for s = 0, 1, ...: the last state, and all outs stacked.
 
         For a round of many short iterations that use the verbs: as a whole they can be compiled and replayed. A step

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda import trees
 from remuda.engines.base import Engine
 from remuda.engines.programs import signature
-from remuda.trees import Tree
+from remuda.tensors import trees
+from remuda.tensors.trees import Tree
 
 
 class Metered(Engine):
@@ -29,7 +29,9 @@ class Metered(Engine):
     def __init__(self, engine: Engine):
         self.engine = engine
         self.bytes: Counter[tuple[str, str]] = Counter()
-        self.seconds: dict[str, float] = defaultdict(float)  # of routines that the strategy has named, since ``reset``
+        self.seconds: dict[str, float] = defaultdict(
+            float
+        )  # of routines that the strategy has named, since ``reset``
         self.verbs: dict[str, float] = defaultdict(float)  # seconds of each, since ``reset``
         self.calls: Counter[str] = Counter()  # of each verb, since ``reset``
         self._of_a_step: dict[Any, Metered] = {}
@@ -99,7 +101,9 @@ class Metered(Engine):
     def mean(self, rows: Tree, weights: Tensor) -> Tree:
         floating = [leaf for leaf in trees.leaves(rows) if leaf.is_floating_point()]
         row = self._row_bytes(tuple(floating))
-        self.bytes["mean", "up"] += int((weights > 0).sum()) * row  # who does not count sends nothing
+        self.bytes["mean", "up"] += (
+            int((weights > 0).sum()) * row
+        )  # who does not count sends nothing
         self.bytes["mean", "down"] += self.size * row
         with self._verb("mean"):
             return self.engine.mean(rows, weights)
@@ -115,7 +119,9 @@ class Metered(Engine):
         with self._verb("gather"):
             return self.engine.gather(fn, server, *rows)
 
-    def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+    def loop(
+        self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree
+    ) -> tuple[Tree, Tree]:
         """A compiled loop does not come by here at every step: one step is run apart, and its counts are multiplied."""
         if not self.engine.compiles_loops:
             return super().loop(step, state, *inputs)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda import trees
-from remuda.trees import Tree
+from remuda.tensors import trees
+from remuda.tensors.trees import Tree
 
 WARM_UP = 3  # calls before a capture: compilation, library handles, lazily allocated workspaces
 
@@ -35,13 +35,17 @@ class Piece:
 
         def in_place(carry: Tree, inputs: Tree, position: Tensor) -> Tree:
             now = trees.map(lambda leaf: leaf.index_select(0, position)[0], inputs)
-            with torch.autocast(position.device.type, precision, enabled=precision != torch.float32):
+            with torch.autocast(
+                position.device.type, precision, enabled=precision != torch.float32
+            ):
                 after, out = fn(carry, *now)
             trees.map(lambda old, new: old.copy_(new), carry, after)
             return out
 
         mend_compiler()
-        self.compiled = torch.compile(_with_own_code(in_place), fullgraph=True, dynamic=False, options=OPTIONS)
+        self.compiled = torch.compile(
+            _with_own_code(in_place), fullgraph=True, dynamic=False, options=OPTIONS
+        )
 
     def run(self, carry: Tree, inputs: Tree, position: Tensor) -> None:
         out = self.compiled(carry, inputs, position)
@@ -61,7 +65,13 @@ class Program:
     and a round is that many replays, with nothing to wait for in between.
     """
 
-    def __init__(self, functions: Sequence[Callable[..., Any]], carry: Tree, inputs: Tree, precision: torch.dtype):
+    def __init__(
+        self,
+        functions: Sequence[Callable[..., Any]],
+        carry: Tree,
+        inputs: Tree,
+        precision: torch.dtype,
+    ):
         first = trees.leaves(inputs)[0]
         self.num_steps = first.shape[0]
         self.repeats = first.shape[2] if len(functions) > 1 else 0
@@ -85,7 +95,11 @@ class Program:
 
     def _by_position(self, inputs: Tree) -> Tree:
         """Leaves (steps, members, repeats, ...) as (steps * repeats, members, ...)."""
-        return trees.map(lambda leaf: leaf.transpose(1, 2).flatten(0, 1), inputs) if self.repeats else inputs
+        return (
+            trees.map(lambda leaf: leaf.transpose(1, 2).flatten(0, 1), inputs)
+            if self.repeats
+            else inputs
+        )
 
     def _outs(self) -> Tree:
         if not self.repeats:
@@ -94,7 +108,9 @@ class Program:
             trees.map(lambda rows: rows.unflatten(0, (self.num_steps, self.repeats)), piece.outs)
             for piece in self.pieces
         )
-        return trees.map(lambda rows: rows.mean(1), repeated) | trees.map(lambda rows: rows[:, -1].clone(), last)
+        return trees.map(lambda rows: rows.mean(1), repeated) | trees.map(
+            lambda rows: rows[:, -1].clone(), last
+        )
 
     def _advance(self) -> None:
         for k in range(max(1, self.repeats)):
@@ -126,7 +142,9 @@ def mend_compiler() -> None:
     One of its compiler's own exceptions is raised without the arguments that it asks for: conditional pairs could not
     be compiled.
     """
-    from torch._inductor.codegen import simd  # half a second, so not before there is something to compile
+    from torch._inductor.codegen import (
+        simd,
+    )  # half a second, so not before there is something to compile
 
     simd.CantSplit.__init__.__defaults__ = (None, None)
 
@@ -147,4 +165,6 @@ def _copied(static: Tree) -> Tree:
 
 def _with_own_code(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A copy of fn with a code object of its own: the compiler refuses to compile one code object many times."""
-    return types.FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__, None, fn.__closure__)
+    return types.FunctionType(
+        fn.__code__.replace(), fn.__globals__, fn.__name__, None, fn.__closure__
+    )

@@ -6,11 +6,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from remuda import calculus, trees
 from remuda.engines.base import Engine, Scan
 from remuda.engines.programs import Program, Signature, signature
 from remuda.errors import UserError
-from remuda.trees import Tree
+from remuda.tensors import calculus, trees
+from remuda.tensors.trees import Tree
 
 Precision = Literal["auto", "bf16", "tf32", "fp32"]
 PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
@@ -41,7 +41,9 @@ class Stacked(Engine):
         on_gpu = self.device.type == "cuda"
         self.looped = layout == "loop" or (layout == "auto" and not on_gpu)
         self.compiled = on_gpu if compile is None else compile
-        self.precision: Precision = ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
+        self.precision: Precision = (
+            ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
+        )
         self.chunk = chunk or size
         self.programs: dict[tuple[Hashable, Signature], Program] = {}
         if on_gpu:
@@ -61,7 +63,9 @@ class Stacked(Engine):
                 self.chunk = -(-self.chunk // 2)
                 self.programs.clear()
                 torch.cuda.empty_cache()
-                self.say(f"the device's memory does not hold the herd at once: going on by {self.chunk} members")
+                self.say(
+                    f"the device's memory does not hold the herd at once: going on by {self.chunk} members"
+                )
         return parts[0] if len(parts) == 1 else trees.map(lambda *leaves: torch.cat(leaves), *parts)
 
     def _chunks(self, rows: Tree) -> list[Tree]:
@@ -86,9 +90,18 @@ class Stacked(Engine):
 
     @property
     def eager(self) -> "Stacked":
-        return Stacked(self.size, self.device, "vmap", compile=False, precision=self.precision, chunk=self.chunk)
+        return Stacked(
+            self.size,
+            self.device,
+            "vmap",
+            compile=False,
+            precision=self.precision,
+            chunk=self.chunk,
+        )
 
-    def loop(self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+    def loop(
+        self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree
+    ) -> tuple[Tree, Tree]:
         if not self.compiles_loops:
             return super().loop(step, state, *inputs)
         eager = self.eager
@@ -123,7 +136,12 @@ class Stacked(Engine):
         def average(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.clone()
-            return torch.einsum("n,n...->...", share, leaf.double()).to(leaf.dtype).expand_as(leaf).clone()
+            return (
+                torch.einsum("n,n...->...", share, leaf.double())
+                .to(leaf.dtype)
+                .expand_as(leaf)
+                .clone()
+            )
 
         return trees.map(average, rows)
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from remuda import seeds
+from remuda.tensors import random
 
 
 class Augmented(nn.Module):
@@ -19,20 +19,26 @@ class Augmented(nn.Module):
     def __init__(self, network: nn.Module, shift: float, cutout: float):
         super().__init__()
         self.network = network
-        self.shift, self.cutout = shift, cutout  # at most, and the square's side: parts of the image's sides
+        self.shift, self.cutout = (
+            shift,
+            cutout,
+        )  # at most, and the square's side: parts of the image's sides
         self.register_buffer("key", torch.randint(1 << 62, ()))
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         if self.training:
-            draws = seeds.uniform(self.key, (4, len(images)))
-            self.key.copy_(seeds.fold(self.key, 0))
+            draws = random.uniform(self.key, (4, len(images)))
+            self.key.copy_(random.fold(self.key, 0))
             images = cut(shifted(images, draws[:2], self.shift), draws[2:], self.cutout)
         return self.network(images, labels)
 
 
 def shifted(images: Tensor, draws: Tensor, part: float) -> Tensor:
     """Images (b, C, H, W), moved down and to the right by pixels from -part to part of the sides; draws (2, b)."""
-    down, right = (_shift_matrix(draw, side, part, images) for draw, side in zip(draws, images.shape[-2:], strict=True))
+    down, right = (
+        _shift_matrix(draw, side, part, images)
+        for draw, side in zip(draws, images.shape[-2:], strict=True)
+    )
     return down @ images @ right.mT
 
 
@@ -45,7 +51,10 @@ def _shift_matrix(draws: Tensor, side: int, part: float, images: Tensor) -> Tens
 
 def cut(images: Tensor, draws: Tensor, part: float) -> Tensor:
     """With zeros in a rectangle, whose centre may lie anywhere; its sides are part of the image's; draws (2, b)."""
-    rows, columns = (_is_near(draw, side, part, images) for draw, side in zip(draws, images.shape[-2:], strict=True))
+    rows, columns = (
+        _is_near(draw, side, part, images)
+        for draw, side in zip(draws, images.shape[-2:], strict=True)
+    )
     return images.masked_fill(rows[:, None, :, None] & columns[:, None, None, :], 0.0)
 
 

@@ -45,7 +45,11 @@ class SpectralNorm(nn.Module):
 
 def vector_names(network: nn.Module) -> set[str]:
     """The singular vectors among a network's buffers."""
-    wrappers = [(name, module) for name, module in network.named_modules() if isinstance(module, SpectralNorm)]
+    wrappers = [
+        (name, module)
+        for name, module in network.named_modules()
+        if isinstance(module, SpectralNorm)
+    ]
     return {
         f"{name}.{buffer}" if name else buffer
         for name, wrapper in wrappers

@@ -14,7 +14,9 @@ from remuda.networks.layers import one_hot
 
 
 class Loss(NamedTuple):
-    discriminator: Callable[[Tensor, Tensor, float], Tensor]  # (real outputs, fake outputs, real_target) -> scalar
+    discriminator: Callable[
+        [Tensor, Tensor, float], Tensor
+    ]  # (real outputs, fake outputs, real_target) -> scalar
     generator: Callable[[Tensor], Tensor]  # (fake outputs) -> scalar
     has_targets: bool  # whether label smoothing has a meaning
     needs_lipschitz: bool = False  # whether the critic has to be kept Lipschitz
@@ -66,7 +68,9 @@ LOSSES: dict[str, Loss] = {
     "non-saturating": Loss(cross_entropy, non_saturating, has_targets=True),
     "minimax": Loss(cross_entropy, minimax, has_targets=True),
     "least-squares": Loss(least_squares_discriminator, least_squares_generator, has_targets=True),
-    "wasserstein": Loss(wasserstein_critic, wasserstein_generator, has_targets=False, needs_lipschitz=True),
+    "wasserstein": Loss(
+        wasserstein_critic, wasserstein_generator, has_targets=False, needs_lipschitz=True
+    ),
     "hinge": Loss(hinge_discriminator, wasserstein_generator, has_targets=False),
 }
 

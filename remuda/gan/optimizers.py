@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from remuda.calculus import transformed
+from remuda.tensors.calculus import transformed
 
 
 class Moments(NamedTuple):
@@ -45,7 +45,9 @@ class Adam:
     def _formulas(self, params, slopes, moments, lr):
         count = moments.steps + 1
         # 1 - beta ** count; with both corrections in two numbers, the rest is the least arithmetic for a compiler.
-        correction1, correction2 = (-torch.expm1(count * _log(beta)) for beta in (self.beta1, self.beta2))
+        correction1, correction2 = (
+            -torch.expm1(count * _log(beta)) for beta in (self.beta1, self.beta2)
+        )
         root = torch.sqrt(correction2)
         rate, epsilon = lr * root / correction1, self.epsilon * root
         first, second, updated = {}, {}, {}
@@ -59,7 +61,8 @@ class Adam:
         """PyTorch's own one-pass kernel, on copies: outside of ``vmap`` a third of the formulas' time."""
         names = list(slopes)
         updated, first, second = (
-            [tree[name].clone() for name in names] for tree in (params, moments.first, moments.second)
+            [tree[name].clone() for name in names]
+            for tree in (params, moments.first, moments.second)
         )
         count = moments.steps + 1
         torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
@@ -77,7 +80,9 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
-        params, first, second = (dict(zip(names, tensors, strict=True)) for tensors in (updated, first, second))
+        params, first, second = (
+            dict(zip(names, tensors, strict=True)) for tensors in (updated, first, second)
+        )
         return params, Moments(first, second, count)
 
 

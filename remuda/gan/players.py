@@ -22,7 +22,9 @@ class Pair(NamedTuple):
 
     generator: Player
     discriminator: Player
-    average: dict[str, Tensor]  # moving average of the generator's floating-point tensors; empty if not asked for
+    average: dict[
+        str, Tensor
+    ]  # moving average of the generator's floating-point tensors; empty if not asked for
 
 
 def tensors_of(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from remuda import calculus, seeds
 from remuda.gan.augment import Augmented
 from remuda.gan.lipschitz import SpectralNorm, clip
 from remuda.gan.losses import Loss, class_loss, gradient_penalty
 from remuda.gan.optimizers import Adam
 from remuda.gan.players import Pair, Player, apply, blend, recruit, start_average
 from remuda.networks import Networks
+from remuda.tensors import calculus, random
 
 Slopes = dict[str, Tensor]
 
@@ -24,7 +24,9 @@ class Rules(NamedTuple):
 
     generator_lr: Tensor | None = None
     discriminator_lr: Tensor | None = None
-    loss: Callable[[Tensor], Tensor] | None = None  # the generator's, of the discriminator's outputs at its fakes
+    loss: Callable[[Tensor], Tensor] | None = (
+        None  # the generator's, of the discriminator's outputs at its fakes
+    )
 
 
 SAME = Rules()
@@ -81,7 +83,13 @@ class GAN:
         return Pair(player, recruit(discriminator, self.discriminator_optimizer), average)
 
     def step(
-        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, keys: Tensor, rules: Rules = SAME
+        self,
+        pair: Pair,
+        real: Tensor,
+        labels: Tensor,
+        noise: Tensor,
+        keys: Tensor,
+        rules: Rules = SAME,
     ) -> tuple[Pair, dict[str, Tensor]]:
         """K updates of the discriminator, then one of the generator; all arguments have a leading axis K.
 
@@ -97,7 +105,9 @@ class GAN:
                 discriminator, real[k], fakes, labels[k], keys[k], lr=rules.discriminator_lr
             )
             losses.append(loss)
-        pair, metrics = self.answer(Pair(generator, discriminator, average), fakes, pull, labels[-1], rules)
+        pair, metrics = self.answer(
+            Pair(generator, discriminator, average), fakes, pull, labels[-1], rules
+        )
         return pair, {"discriminator_loss": torch.stack(losses).mean(), **metrics}
 
     def discriminator_step(
@@ -106,7 +116,9 @@ class GAN:
         """One of the discriminator's updates in ``step``."""
         fakes, buffers, _ = self.imagine(pair.generator, noise, labels)
         discriminator, loss = self.discriminate(pair.discriminator, real, fakes, labels, key)
-        pair = pair._replace(generator=pair.generator._replace(buffers=buffers), discriminator=discriminator)
+        pair = pair._replace(
+            generator=pair.generator._replace(buffers=buffers), discriminator=discriminator
+        )
         return pair, {"discriminator_loss": loss}
 
     def generator_step(
@@ -117,7 +129,12 @@ class GAN:
         return self.answer(pair, fakes, pull, labels, rules)
 
     def answer(
-        self, pair: Pair, fakes: Tensor, pull: Callable[[Tensor], Slopes], labels: Tensor, rules: Rules
+        self,
+        pair: Pair,
+        fakes: Tensor,
+        pull: Callable[[Tensor], Slopes],
+        labels: Tensor,
+        rules: Rules,
     ) -> tuple[Pair, dict[str, Tensor]]:
         discriminator, feedback, loss = self.judge(pair.discriminator, fakes, labels, rules.loss)
         generator = self.descend(pair.generator, pull(feedback), rules.generator_lr)
@@ -129,7 +146,8 @@ class GAN:
     ) -> tuple[Tensor, dict[str, Tensor], Callable[[Tensor], Slopes]]:
         """Fakes, the generator's buffers afterwards, and the way back from slopes at the fakes to its parameters."""
         return calculus.vjp(
-            lambda params: apply(self.generator, params, generator.buffers, noise, labels), generator.params
+            lambda params: apply(self.generator, params, generator.buffers, noise, labels),
+            generator.params,
         )
 
     def discriminate(
@@ -146,7 +164,9 @@ class GAN:
         fake_labels = labels if fake_labels is None else fake_labels
 
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-            on_real, buffers = apply(self.discriminator, params, discriminator.buffers, real, labels)
+            on_real, buffers = apply(
+                self.discriminator, params, discriminator.buffers, real, labels
+            )
             on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, fake_labels)
             value = self.discriminator_loss(on_real, on_fakes, labels, fake_labels)
             if self.lipschitz == "penalty":
@@ -154,7 +174,9 @@ class GAN:
             return value, buffers
 
         value, buffers, slopes = calculus.value_and_grad(loss, discriminator.params)
-        params, moments = self.discriminator_optimizer.step(discriminator.params, slopes, discriminator.moments, lr)
+        params, moments = self.discriminator_optimizer.step(
+            discriminator.params, slopes, discriminator.moments, lr
+        )
         if self.lipschitz == "clip":
             params = clip(params, self.clip)
         return Player(params, buffers, moments), value
@@ -163,7 +185,9 @@ class GAN:
         """Of the discriminator's outputs those that tell real from fake, (b,); the others are logits of classes."""
         return outputs[:, 0] if self.networks.auxiliary else outputs
 
-    def discriminator_loss(self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor) -> Tensor:
+    def discriminator_loss(
+        self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor
+    ) -> Tensor:
         """Of its outputs at real images and at fakes, without what depends on its slopes."""
         source = self.source(on_real).float(), self.source(on_fakes).float()
         value = self.loss.discriminator(*source, self.real_target)
@@ -176,7 +200,9 @@ class GAN:
         self, on_fakes: Tensor, labels: Tensor, loss: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
         """Of the discriminator's outputs at its fakes; by another loss than the GAN's, where one is given."""
-        loss = self.loss.generator if loss is None else loss  # PyTorch 2.11 does not compile "loss or ..."
+        loss = (
+            self.loss.generator if loss is None else loss
+        )  # PyTorch 2.11 does not compile "loss or ..."
         value = loss(self.source(on_fakes).float())
         if self.networks.auxiliary:
             value = value + class_loss(on_fakes[:, 1:].float(), labels)
@@ -184,10 +210,13 @@ class GAN:
 
     def penalty_of(self, params, buffers, real, fakes, labels, key) -> Tensor:
         """For the critic's slopes at random points on the lines from real to fake images."""
-        place = seeds.uniform(seeds.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
+        place = random.uniform(random.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
         between = real + place * (fakes - real)
         slopes = calculus.slope(
-            lambda images: self.source(apply(self.discriminator, params, buffers, images, labels)[0]).sum(), between
+            lambda images: self.source(
+                apply(self.discriminator, params, buffers, images, labels)[0]
+            ).sum(),
+            between,
         )
         return self.penalty * gradient_penalty(slopes)
 
@@ -201,7 +230,9 @@ class GAN:
         """The slope of the generator's loss at every fake, and that loss; only the discriminator's buffers move."""
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            outputs, buffers = apply(self.discriminator, discriminator.params, discriminator.buffers, images, labels)
+            outputs, buffers = apply(
+                self.discriminator, discriminator.params, discriminator.buffers, images, labels
+            )
             return self.generator_loss(outputs, labels, generator_loss), buffers
 
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
@@ -209,12 +240,18 @@ class GAN:
 
     def descend(self, generator: Player, slopes: Slopes, lr: Tensor | None = None) -> Player:
         """One update of the generator."""
-        params, moments = self.generator_optimizer.step(generator.params, slopes, generator.moments, lr)
+        params, moments = self.generator_optimizer.step(
+            generator.params, slopes, generator.moments, lr
+        )
         return generator._replace(params=params, moments=moments)
 
     def generate(self, pair: Pair, noise: Tensor, labels: Tensor) -> Tensor:
         """Images as a user sees them: from the averaged weights if there are any, with the running statistics."""
-        params = {name: pair.average.get(name, param) for name, param in pair.generator.params.items()}
-        buffers = {name: pair.average.get(name, buffer) for name, buffer in pair.generator.buffers.items()}
+        params = {
+            name: pair.average.get(name, param) for name, param in pair.generator.params.items()
+        }
+        buffers = {
+            name: pair.average.get(name, buffer) for name, buffer in pair.generator.buffers.items()
+        }
         with torch.no_grad():
             return apply(self.sampler, params, buffers, noise, labels)[0]

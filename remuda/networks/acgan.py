@@ -29,7 +29,9 @@ WIDTHS = (16, 32, 64, 128, 256, 512)  # channels of every convolutional discrimi
 class ACGAN(Networks):
     """What all families share."""
 
-    weights: Literal["keras", "torch"] = "keras"  # initial ones: Glorot's, uniform, with biases of 0, or PyTorch's own
+    weights: Literal["keras", "torch"] = (
+        "keras"  # initial ones: Glorot's, uniform, with biases of 0, or PyTorch's own
+    )
 
     def _initialised(self, module: nn.Module) -> nn.Module:
         if self.weights == "keras":
@@ -57,7 +59,9 @@ class ACGANMLP(ACGAN):
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         widths = [self.latent, *[self.hidden] * self.num_hidden, math.prod(shape)]
         layers = mlp.layers(widths, self.activation)
-        return self._initialised(Generator([*layers, nn.Tanh(), nn.Unflatten(1, shape)], self.latent, num_classes))
+        return self._initialised(
+            Generator([*layers, nn.Tanh(), nn.Unflatten(1, shape)], self.latent, num_classes)
+        )
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         widths = [math.prod(shape), *[self.hidden] * self.num_hidden, 1 + num_classes]
@@ -68,11 +72,15 @@ class ACGANMLP(ACGAN):
 class Convolutional(ACGAN):
     """Transposed convolutions, 5x5 with stride 2, against six 3x3 convolutions; sizes follow from the data."""
 
-    widths: ClassVar[tuple[int, ...]]  # channels after the transposed convolutions, but for the last one
+    widths: ClassVar[
+        tuple[int, ...]
+    ]  # channels after the transposed convolutions, but for the last one
     strides: ClassVar[tuple[int, ...]] = (2, 1, 2, 1, 2, 1)  # of the discriminator
 
     dropout: float = 0.5  # after every convolution of the discriminator, a multiple of 1/256
-    batch_norm: Literal["none", "generator", "both"] = "generator"  # where: after all convolutions but the outermost
+    batch_norm: Literal["none", "generator", "both"] = (
+        "generator"  # where: after all convolutions but the outermost
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -86,16 +94,24 @@ class Convolutional(ACGAN):
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         start = self._start(shape)
         first = self.first_width(start)
-        layers = [nn.Linear(self.latent, first * start * start), nn.ReLU(), nn.Unflatten(1, (first, start, start))]
+        layers = [
+            nn.Linear(self.latent, first * start * start),
+            nn.ReLU(),
+            nn.Unflatten(1, (first, start, start)),
+        ]
         for before, after in pairwise([first, *self.widths]):
             norms = [] if self.batch_norm == "none" else [BatchNorm2d(after, eps=1e-5)]
             layers += [_doubling(before, after), *norms, nn.ReLU()]
         layers += [_doubling(self.widths[-1], shape[0]), nn.Tanh()]
-        return self._initialised(Generator(layers, self.latent, num_classes if self.auxiliary else 0))
+        return self._initialised(
+            Generator(layers, self.latent, num_classes if self.auxiliary else 0)
+        )
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         self._start(shape)
-        return self._initialised(Discriminator(self, shape, num_classes if self.auxiliary else 0, 0, 0))
+        return self._initialised(
+            Discriminator(self, shape, num_classes if self.auxiliary else 0, 0, 0)
+        )
 
     def _start(self, shape: tuple[int, ...]) -> int:
         _, height, width = shape
@@ -115,15 +131,25 @@ class Auxiliary(Convolutional):
     auxiliary: ClassVar[bool] = True
 
     conditional: bool = True  # always
-    minibatch_kernels: int = 32  # numbers that minibatch discrimination adds to an image's features; 0 = without it
-    minibatch_dims: int = 0  # length of each kernel's learned projection; 0 = none: it compares means of channels
+    minibatch_kernels: int = (
+        32  # numbers that minibatch discrimination adds to an image's features; 0 = without it
+    )
+    minibatch_dims: int = (
+        0  # length of each kernel's learned projection; 0 = none: it compares means of channels
+    )
 
     def __post_init__(self):
         super().__post_init__()
         _check_conditional(self)
         if self.minibatch_kernels < 0 or self.minibatch_dims < 0:
-            raise UserError("networks.minibatch_kernels and networks.minibatch_dims must be at least 0")
-        if self.minibatch_kernels and not self.minibatch_dims and WIDTHS[-1] % self.minibatch_kernels:
+            raise UserError(
+                "networks.minibatch_kernels and networks.minibatch_dims must be at least 0"
+            )
+        if (
+            self.minibatch_kernels
+            and not self.minibatch_dims
+            and WIDTHS[-1] % self.minibatch_kernels
+        ):
             raise UserError(
                 f"networks.minibatch_kernels={self.minibatch_kernels} cannot share {WIDTHS[-1]} channels evenly: take "
                 "a power of 2, or learned projections with networks.minibatch_dims"
@@ -169,7 +195,9 @@ class ACGANCelebA(Convolutional):
     def __post_init__(self):
         super().__post_init__()
         if self.conditional:
-            raise UserError("networks.conditional must be false for acgan-celeba: choose networks.name=acgan-cifar10")
+            raise UserError(
+                "networks.conditional must be false for acgan-celeba: choose networks.name=acgan-cifar10"
+            )
 
     def first_width(self, start: int) -> int:
         return max(1, 16_384 // start**2)
@@ -203,7 +231,14 @@ class Perceptron(nn.Module):
 
 
 class Discriminator(nn.Module):
-    def __init__(self, net: Convolutional, shape: tuple[int, ...], num_classes: int, num_kernels: int, num_dims: int):
+    def __init__(
+        self,
+        net: Convolutional,
+        shape: tuple[int, ...],
+        num_classes: int,
+        num_kernels: int,
+        num_dims: int,
+    ):
         super().__init__()
         size, shapes = shape[1], []
         for width, stride in zip(WIDTHS, net.strides, strict=True):
@@ -212,12 +247,19 @@ class Discriminator(nn.Module):
         num_features, num_channels = math.prod(shapes[-1]), WIDTHS[-1]
         pairs = zip(pairwise([shape[0], *WIDTHS]), net.strides, strict=True)
         self.convolutions = nn.ModuleList(Conv2d(*widths, stride) for widths, stride in pairs)
-        norms = [BatchNorm2d(width, eps=1e-5) if net.batch_norm == "both" else nn.Identity() for width in WIDTHS[1:]]
+        norms = [
+            BatchNorm2d(width, eps=1e-5) if net.batch_norm == "both" else nn.Identity()
+            for width in WIDTHS[1:]
+        ]
         self.norms = nn.ModuleList([nn.Identity(), *norms])
         self.dropout = Dropout(net.dropout, *shapes)
-        self.pooled = num_dims == 0  # all pixels of all channels, compared for every two images, would be too many
+        self.pooled = (
+            num_dims == 0
+        )  # all pixels of all channels, compared for every two images, would be too many
         self.minibatch = (
-            MinibatchDiscrimination(num_channels if self.pooled else num_features, num_kernels, num_dims)
+            MinibatchDiscrimination(
+                num_channels if self.pooled else num_features, num_kernels, num_dims
+            )
             if num_kernels
             else None
         )
@@ -225,7 +267,9 @@ class Discriminator(nn.Module):
         self.auxiliary = net.auxiliary
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        for convolution, norm, mask in zip(self.convolutions, self.norms, self.dropout(images), strict=True):
+        for convolution, norm, mask in zip(
+            self.convolutions, self.norms, self.dropout(images), strict=True
+        ):
             images = leaky_relu(norm(convolution(images)), SLOPE) * mask
         features = images.flatten(1)
         if self.minibatch is not None:

@@ -23,11 +23,15 @@ SLOPE = 0.2  # of every LeakyReLU in the tables
 class DCGAN(Networks):
     """Up-sampling convolutions against strided ones."""
 
-    width: int = 128  # channels at the generator's start and the discriminator's end, a multiple of 8
+    width: int = (
+        128  # channels at the generator's start and the discriminator's end, a multiple of 8
+    )
     epsilon: float = 0.8  # of all BatchNorms but the first; 0.8 is what the tables print
     dropout: float = 0.25  # after every convolution of the discriminator, a multiple of 1/256
     input_activation: Literal["relu", "leaky-relu"] = "relu"  # after the generator's input layer
-    judge_label: bool = True  # conditional only: the discriminator sees the label too; table 4 has no place for it
+    judge_label: bool = (
+        True  # conditional only: the discriminator sees the label too; table 4 has no place for it
+    )
     weights: Literal["torch", "normal"] = (
         "torch"  # initial weights: PyTorch's own, or N(0, 0.02) as Radford et al. have it
     )
@@ -48,7 +52,9 @@ class DCGAN(Networks):
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         channels, size = _square(shape)
-        module = Discriminator(self, channels, size, num_classes if self.conditional and self.judge_label else 0)
+        module = Discriminator(
+            self, channels, size, num_classes if self.conditional and self.judge_label else 0
+        )
         return self._initialised(module)
 
     def _initialised(self, module: nn.Module) -> nn.Module:
@@ -66,8 +72,12 @@ class WCGAN(DCGAN):
     """
 
     input_activation: Literal["relu", "leaky-relu"] = "leaky-relu"
-    critic: Literal["plain", "table"] = "plain"  # table: that of the paper's table II, as the DC-GAN's
-    critic_width: int = 64  # plain: channels after the first of its four convolutions; each doubles them, >= 1
+    critic: Literal["plain", "table"] = (
+        "plain"  # table: that of the paper's table II, as the DC-GAN's
+    )
+    critic_width: int = (
+        64  # plain: channels after the first of its four convolutions; each doubles them, >= 1
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -117,14 +127,20 @@ class Discriminator(nn.Module):
         for width in widths[1:]:
             size = (size + 1) // 2
             shapes.append((width, size, size))
-        self.convolutions = nn.ModuleList(Conv2d(widths[i], widths[i + 1], stride=2) for i in range(4))
+        self.convolutions = nn.ModuleList(
+            Conv2d(widths[i], widths[i + 1], stride=2) for i in range(4)
+        )
         self.dropout = Dropout(net.dropout, *shapes)
-        self.norms = nn.ModuleList([nn.Identity(), *(BatchNorm2d(width, net.epsilon) for width in widths[2:])])
+        self.norms = nn.ModuleList(
+            [nn.Identity(), *(BatchNorm2d(width, net.epsilon) for width in widths[2:])]
+        )
         self.output = nn.Linear(net.width * size * size, 1)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         images = _with_labels(images, labels, self.num_labels)
-        for convolution, mask, norm in zip(self.convolutions, self.dropout(images), self.norms, strict=True):
+        for convolution, mask, norm in zip(
+            self.convolutions, self.dropout(images), self.norms, strict=True
+        ):
             images = norm(leaky_relu(convolution(images), SLOPE) * mask)
         return self.output(images.flatten(1))[:, 0]
 
@@ -134,7 +150,9 @@ class PlainCritic(nn.Module):
         super().__init__()
         self.num_labels = num_labels
         widths = [channels + num_labels, width, 2 * width, 4 * width, 8 * width]
-        self.convolutions = nn.ModuleList(Conv2d(widths[i], widths[i + 1], stride=2) for i in range(4))
+        self.convolutions = nn.ModuleList(
+            Conv2d(widths[i], widths[i + 1], stride=2) for i in range(4)
+        )
         for _ in range(4):
             size = (size + 1) // 2
         self.output = nn.Linear(widths[-1] * size * size, 1)

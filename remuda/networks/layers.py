@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from remuda import seeds
 from remuda.errors import UserError
 from remuda.networks import products
+from remuda.tensors import random
 
 MOMENTUM = 0.1  # of BatchNorm's running statistics, in all the papers' tables
 
@@ -38,8 +38,8 @@ class Dropout(nn.Module):
             return [like.new_ones(()) for _ in self.shapes]
         batch = like.shape[0]
         ends = [0, *accumulate(batch * math.prod(shape) for shape in self.shapes)]
-        draws = seeds.octets(self.key, ends[-1:])
-        self.key.copy_(seeds.fold(self.key, 0))
+        draws = random.octets(self.key, ends[-1:])
+        self.key.copy_(random.fold(self.key, 0))
         # Each layer cuts its own part: what has several uses, a compiler keeps instead of computing it again.
         parts = [draws[start:end] for start, end in pairwise(ends)]
         return [
@@ -57,8 +57,14 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and input.shape[0] * math.prod(input.shape[2:]) == 1:
-            raise UserError("BatchNorm has no statistics of a single pixel: raise strategy.batch_size above 1")
-        return self.formulas(input) if self.training and torch.compiler.is_compiling() else super().forward(input)
+            raise UserError(
+                "BatchNorm has no statistics of a single pixel: raise strategy.batch_size above 1"
+            )
+        return (
+            self.formulas(input)
+            if self.training and torch.compiler.is_compiling()
+            else super().forward(input)
+        )
 
     def formulas(self, input: Tensor) -> Tensor:
         """The same written out: a compiler fuses it, where ``vmap`` would fold members and channels into one axis."""
@@ -103,7 +109,9 @@ class UpsampledConv2d(nn.Conv2d):
         if input.shape[-1] < 4:  # here the libraries' transposed convolution is the slower
             return super().forward(F.interpolate(input, scale_factor=2, mode="nearest"))
         flipped = self.weight.flip(2, 3).transpose(0, 1)
-        smeared = [F.pad(flipped, (left, 1 - left, top, 1 - top)) for left in (0, 1) for top in (0, 1)]
+        smeared = [
+            F.pad(flipped, (left, 1 - left, top, 1 - top)) for left in (0, 1) for top in (0, 1)
+        ]
         kernel, bias = smeared[0] + smeared[1] + smeared[2] + smeared[3], cast(Tensor, self.bias)
         if torch.compiler.is_compiling():
             return products.upsampled_by_overlap(input, kernel, bias)

@@ -31,6 +31,8 @@ class MinibatchDiscrimination(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         rows = features if self.projection is None else linear(features, self.projection)
         rows = rows.unflatten(1, (self.num_kernels, -1))  # (b, kernels, numbers in a row)
-        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))  # differences of rounded numbers say little
+        rows = rows.to(
+            torch.promote_types(rows.dtype, torch.float32)
+        )  # differences of rounded numbers say little
         distances = (rows[:, None] - rows).abs().sum(-1)  # (b, b, kernels)
         return torch.exp(-distances).mean(1)

@@ -18,8 +18,12 @@ def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
     num_out, num_in = weight.shape[:2]
     pixels = x.permute(0, 2, 3, 1)
     patches = _patches(pixels) if stride == 1 else _halved_patches(pixels)
-    product = _aligned_product(patches.reshape(-1, 9 * num_in), weight.permute(2, 3, 1, 0).reshape(-1, num_out))
-    return (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out).permute(0, 3, 1, 2)
+    product = _aligned_product(
+        patches.reshape(-1, 9 * num_in), weight.permute(2, 3, 1, 0).reshape(-1, num_out)
+    )
+    return (
+        (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out).permute(0, 3, 1, 2)
+    )
 
 
 def _patches(x: Tensor) -> Tensor:
@@ -48,9 +52,14 @@ def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """3x3 convolution with stride 1 and padding 1: multiply, then add up shifted results. Pays with few outputs."""
     num_out, num_in = weight.shape[:2]
     batch, _, height, width = x.shape
-    pixels, matrix = x.permute(0, 2, 3, 1).reshape(-1, num_in), weight.permute(1, 2, 3, 0).reshape(num_in, -1)
+    pixels, matrix = (
+        x.permute(0, 2, 3, 1).reshape(-1, num_in),
+        weight.permute(1, 2, 3, 0).reshape(num_in, -1),
+    )
     taps = _aligned_product(pixels, matrix).reshape(batch, height, width, 3, 3, num_out)
-    columns = _sum(_shifted(part, down=1 - i) for i, part in enumerate(taps.unbind(3)))  # (b, h, w, 3, out)
+    columns = _sum(
+        _shifted(part, down=1 - i) for i, part in enumerate(taps.unbind(3))
+    )  # (b, h, w, 3, out)
     total = _sum(_shifted(part, right=1 - j) for j, part in enumerate(columns.unbind(3)))
     return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
 
@@ -67,13 +76,19 @@ def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     pixels = x.permute(0, 2, 3, 1).reshape(-1, num_in)
 
     def tall(half: int) -> Tensor:
-        matrix = kernel[:, :, 2 * half : 2 * half + 2].permute(0, 2, 3, 1).reshape(num_in, 8 * num_out)
-        parts = (pixels @ matrix).reshape(batch, height, width, 2, 4, num_out).permute(0, 1, 3, 2, 4, 5)
+        matrix = (
+            kernel[:, :, 2 * half : 2 * half + 2].permute(0, 2, 3, 1).reshape(num_in, 8 * num_out)
+        )
+        parts = (
+            (pixels @ matrix).reshape(batch, height, width, 2, 4, num_out).permute(0, 1, 3, 2, 4, 5)
+        )
         return parts.reshape(batch, 2 * height, width, 4, num_out)
 
     columns = _sum(_shifted(tall(half), down=2 * half - 1) for half in (0, 1))
     halves = columns.unflatten(3, (2, 2)).unbind(3)  # each (b, 2h, w, 2, out)
-    total = _sum(_shifted(part.flatten(2, 3), right=2 * half - 1) for half, part in enumerate(halves))
+    total = _sum(
+        _shifted(part.flatten(2, 3), right=2 * half - 1) for half, part in enumerate(halves)
+    )
     return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
 
 

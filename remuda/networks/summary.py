@@ -20,12 +20,20 @@ def tables(networks: Networks, shape: tuple[int, ...], num_classes: int) -> list
 
 
 def _table(title: str, network: nn.Module, *inputs: torch.Tensor) -> Table:
-    table = Table("layer", "output", title=f"{title}: {count_parameters(network):,} parameters", title_justify="left")
+    table = Table(
+        "layer",
+        "output",
+        title=f"{title}: {count_parameters(network):,} parameters",
+        title_justify="left",
+    )
     table.add_column("parameters", justify="right")
 
     def report(module: nn.Module, _: object, output: torch.Tensor | list[torch.Tensor]) -> None:
         text = repr(module) if len(repr(module)) < 60 else type(module).__name__
-        shapes = [" x ".join(map(str, one.shape[1:])) for one in ([output] if torch.is_tensor(output) else output)]
+        shapes = [
+            " x ".join(map(str, one.shape[1:]))
+            for one in ([output] if torch.is_tensor(output) else output)
+        ]
         table.add_row(text, "\n".join(shapes), f"{count_parameters(module):,}")
 
     leaves = [module for module in network.modules() if not list(module.children())]

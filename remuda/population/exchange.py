@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from remuda import seeds
+from remuda.tensors import random
 
 
 def derangement(key: int, alive: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ def derangement(key: int, alive: Tensor) -> Tensor:
         return source
     stream, attempt = torch.tensor(key), 0
     while True:
-        order = seeds.permutation(seeds.fold(stream, attempt), len(places))
+        order = random.permutation(random.fold(stream, attempt), len(places))
         if not (order == torch.arange(len(places))).any():
             source[places] = places[order]
             return source
@@ -30,7 +30,7 @@ def survivors(key: int, size: int, num_lost: int) -> Tensor:
 
     The last one stays: a herd of none has nothing to train.
     """
-    order = seeds.permutation(torch.tensor(key), size)
+    order = random.permutation(torch.tensor(key), size)
     alive = torch.ones(size, dtype=torch.bool)
     alive[order[: min(num_lost, size - 1)]] = False
     return alive

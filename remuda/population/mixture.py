@@ -58,7 +58,9 @@ def mutated(weights: Tensor, present: Tensor, noise: Tensor, scale: float) -> Te
     return torch.where(total > 0, moved / total.clamp(min=1e-30), weights)
 
 
-def improve(weights: Tensor, present: Tensor, noise: Tensor, scale: float, means: Kernels) -> tuple[Tensor, Tensor]:
+def improve(
+    weights: Tensor, present: Tensor, noise: Tensor, scale: float, means: Kernels
+) -> tuple[Tensor, Tensor]:
     """One step of the (1+1)-ES: the mutated weights if they are better, else the old ones; and their distance."""
     other = mutated(weights, present, noise, scale)
     before, after = distance(weights, means), distance(other, means)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from remuda import seeds
+from remuda.tensors import random
 
 # Of one individual's losses against all its opponents, (..., opponents); absent ones do not count.
 FITNESSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -17,9 +17,13 @@ FITNESSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 def tournament(fitness: Tensor, present: Tensor, key: Tensor, size: int) -> Tensor:
     """The number of the fittest among ``size`` different contenders, drawn from those present."""
-    draws = torch.where(present, seeds.uniform(key, fitness.shape), 2.0)  # absent ones are drawn last
+    draws = torch.where(
+        present, random.uniform(key, fitness.shape), 2.0
+    )  # absent ones are drawn last
     contenders = torch.argsort(draws, stable=True)[: min(size, len(fitness))]
-    scores = torch.where(present[contenders], fitness[contenders].nan_to_num(torch.inf, torch.inf), torch.inf)
+    scores = torch.where(
+        present[contenders], fitness[contenders].nan_to_num(torch.inf, torch.inf), torch.inf
+    )
     return contenders[scores.argmin()]
 
 

@@ -16,7 +16,12 @@ from remuda.errors import UserError
 Offsets = tuple[tuple[int, int], ...]  # (rows down, columns right), without the cell itself
 
 NEIGHBOURHOODS: Mapping[str, Offsets] = {
-    "von-neumann": ((0, -1), (-1, 0), (0, 1), (1, 0)),  # west, north, east, south: the paper's five cells
+    "von-neumann": (
+        (0, -1),
+        (-1, 0),
+        (0, 1),
+        (1, 0),
+    ),  # west, north, east, south: the paper's five cells
     "moore": ((0, -1), (-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1)),
     "ring": (),  # the cells before and after it, in the order of their numbers
     "none": (),
@@ -28,11 +33,16 @@ def neighbourhoods(height: int, width: int, kind: str) -> Tensor:
     if height < 1 or width < 1:
         raise UserError(f"a grid needs at least one row and one column, not {height}x{width}")
     if kind not in NEIGHBOURHOODS:
-        raise UserError(f"there is no neighbourhood {kind!r}: known are {', '.join(NEIGHBOURHOODS)}")
+        raise UserError(
+            f"there is no neighbourhood {kind!r}: known are {', '.join(NEIGHBOURHOODS)}"
+        )
     rows = []
     for cell in range(height * width):
         row, column = divmod(cell, width)
-        around = [((row + down) % height) * width + (column + right) % width for down, right in NEIGHBOURHOODS[kind]]
+        around = [
+            ((row + down) % height) * width + (column + right) % width
+            for down, right in NEIGHBOURHOODS[kind]
+        ]
         if kind == "ring":
             around = [(cell - 1) % (height * width), (cell + 1) % (height * width)]
         rows.append(list(dict.fromkeys([cell, *around])))

@@ -22,7 +22,9 @@ def read(name_or_file: str) -> tuple[str, dict[str, Any]]:
     if name_or_file not in names():
         nearest = difflib.get_close_matches(name_or_file, names(), n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]}?" if nearest else "see remuda list"
-        raise UserError(f"there is no recipe {name_or_file!r}; {hint} (a file's name ends in .toml)")
+        raise UserError(
+            f"there is no recipe {name_or_file!r}; {hint} (a file's name ends in .toml)"
+        )
     return name_or_file, read_toml(FOLDER / f"{name_or_file}.toml")
 
 

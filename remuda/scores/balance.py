@@ -19,11 +19,15 @@ def class_imbalance(probabilities: Tensor, reference: Tensor) -> float:
     num_classes = probabilities.shape[1]
     check_labels(reference, reference.numel(), num_classes, "reference")
     if len(reference) == 0:
-        raise UserError("a reference without images has no classes to compare with: pass the labels of a whole split")
+        raise UserError(
+            "a reference without images has no classes to compare with: pass the labels of a whole split"
+        )
     return total_variation(probabilities.argmax(1), reference.to(probabilities.device), num_classes)
 
 
 def total_variation(labels: Tensor, reference: Tensor, num_classes: int) -> float:
     """Between the shares of num_classes classes in two lists of labels."""
-    shares, expected = (torch.bincount(each.long(), minlength=num_classes).double() for each in (labels, reference))
+    shares, expected = (
+        torch.bincount(each.long(), minlength=num_classes).double() for each in (labels, reference)
+    )
     return float((shares / shares.sum() - expected / expected.sum()).abs().sum()) / 2

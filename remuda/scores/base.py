@@ -11,10 +11,14 @@ class Features(NamedTuple):
     """What a network sees in n images."""
 
     values: Tensor  # (n, d) float32
-    probabilities: Tensor | None  # (n, classes) float32, rows sum to 1; None where the network has no head
+    probabilities: (
+        Tensor | None
+    )  # (n, classes) float32, rows sum to 1; None where the network has no head
 
     def rows(self, index: Tensor) -> "Features":
-        return Features(self.values[index], None if self.probabilities is None else self.probabilities[index])
+        return Features(
+            self.values[index], None if self.probabilities is None else self.probabilities[index]
+        )
 
 
 class FeatureNetwork(ABC):
@@ -36,7 +40,9 @@ class Value:
 
     name: str  # states the protocol: fid_10k_train_inception
     value: float
-    spread: float | None = None  # standard deviation over splits or subsets, where the protocol has them
+    spread: float | None = (
+        None  # standard deviation over splits or subsets, where the protocol has them
+    )
     floor: float | None = None  # the same score of real images that are not in the reference
     floor_samples: int = 0  # how many of them: as many as samples where the data have so many
     classes: list[float] | None = None  # one value per class, where it is a score per class
@@ -44,7 +50,9 @@ class Value:
     seed: int  # that they were drawn from
     reference: str  # split of the data that they were compared with: "train", "test", or "" where there is none
     num_reference: int
-    reference_digest: str  # first 16 hexadecimal digits of the SHA-256 of the reference's images; "" where none
+    reference_digest: (
+        str  # first 16 hexadecimal digits of the SHA-256 of the reference's images; "" where none
+    )
     network: str  # "" where the score looks at the pixels or points themselves
     network_digest: str
     precision: str

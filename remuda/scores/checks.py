@@ -61,7 +61,10 @@ def check_probabilities(probabilities: Tensor, at_least: int) -> None:
     that are very close, and that is a score; but only equal images give equal bits.
     """
     check_rows(probabilities, "generated images", at_least)
-    if float(probabilities.min()) < 0 or float((probabilities.double().sum(1) - 1).abs().max()) > 1e-3:
+    if (
+        float(probabilities.min()) < 0
+        or float((probabilities.double().sum(1) - 1).abs().max()) > 1e-3
+    ):
         raise UserError(
             "class probabilities must be at least 0 and sum to 1 for each image: pass the network's softmax, not its "
             "logits"

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from remuda import seeds
 from remuda.errors import UserError
 from remuda.scores.checks import EQUAL, check_features, check_labels, check_rows, check_widths
 from remuda.scores.distances import blocks_of_pairs
 from remuda.scores.fid import frechet_distance
 from remuda.scores.gaussian import Gaussian
 from remuda.scores.kid import kernel_distance
+from remuda.tensors import random
 
 
 def class_frechet_distances(
@@ -51,8 +51,10 @@ def class_kernel_distances(
     for label, real_rows, fake_rows in _by_class(real, real_labels, fake, fake_labels, num_classes):
         for rows, name in ((real_rows, "real"), (fake_rows, "generated")):
             check_features(rows, f"{name} images of class {label}", at_least=subset_size)
-        stream = int(seeds.fold(torch.tensor(key), label))
-        distances.append(kernel_distance(real_rows, fake_rows, num_subsets, subset_size, key=stream))
+        stream = int(random.fold(torch.tensor(key), label))
+        distances.append(
+            kernel_distance(real_rows, fake_rows, num_subsets, subset_size, key=stream)
+        )
     return distances
 
 
@@ -72,13 +74,17 @@ def class_diversities(
     return ratios
 
 
-def collapsed_classes(diversities: Sequence[float], names: Sequence[str], threshold: float = 0.5) -> list[str]:
+def collapsed_classes(
+    diversities: Sequence[float], names: Sequence[str], threshold: float = 0.5
+) -> list[str]:
     """Names of the classes with a diversity below the threshold.
 
     A generator that repeats k different images reaches about 1 - 1/k, so 0.5 finds those that know one image, or two
     of unequal frequency.
     """
-    return [name for name, diversity in zip(names, diversities, strict=True) if diversity < threshold]
+    return [
+        name for name, diversity in zip(names, diversities, strict=True) if diversity < threshold
+    ]
 
 
 def mean_distance(features: Tensor) -> float:
@@ -86,7 +92,9 @@ def mean_distance(features: Tensor) -> float:
     spread = (features.amax(0) - features.amin(0)).max()
     if float(spread) <= EQUAL * float(features.abs().max()):
         return 0.0
-    total = torch.stack([distances.sqrt_().sum() for _, distances in blocks_of_pairs(features, own=0.0)]).sum()
+    total = torch.stack(
+        [distances.sqrt_().sum() for _, distances in blocks_of_pairs(features, own=0.0)]
+    ).sum()
     return float(total) / (len(features) * (len(features) - 1))
 
 

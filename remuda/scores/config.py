@@ -12,10 +12,14 @@ class ScoreConfig:
     """By what a herd's samples are judged, and how often."""
 
     every: int = 0  # rounds between scorings while the herd trains, and after the last; 0 = none
-    kinds: str = "auto"  # such as "fid,kid"; auto: those that suit the data, all: every one that is possible
+    kinds: str = (
+        "auto"  # such as "fid,kid"; auto: those that suit the data, all: every one that is possible
+    )
     samples: int = 10_000  # generated images, >= 2
     reference: Literal["train", "test"] = "train"  # split that samples are compared with
-    classifier: Literal["auto", "train"] = "auto"  # auto: Inception for colour images, else as train: one of our own
+    classifier: Literal["auto", "train"] = (
+        "auto"  # auto: Inception for colour images, else as train: one of our own
+    )
 
     def __post_init__(self):
         if self.every < 0:

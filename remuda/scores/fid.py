@@ -46,6 +46,8 @@ def _factor(covariance: Tensor) -> Tensor:
 
 def _check(gaussian: Gaussian) -> None:
     if gaussian.count < 2:
-        raise UserError(f"a Fréchet distance needs at least 2 images on each side, not {gaussian.count}: take more")
+        raise UserError(
+            f"a Fréchet distance needs at least 2 images on each side, not {gaussian.count}: take more"
+        )
     deviation = gaussian.covariance.diagonal().clamp(min=0).max().sqrt()
     check_spread(float(deviation), float(gaussian.mean.abs().max()), "images of one side")

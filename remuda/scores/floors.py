@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import torch
 
-from remuda import disk
 from remuda.errors import UserError
-from remuda.scores import cache
 from remuda.scores.base import FeatureNetwork
 from remuda.scores.digests import text_digest
+from remuda.scores.features import cache
 from remuda.scores.kinds import Kind, Subject
 from remuda.scores.reference import Reference
+from remuda.system import disk
 
 
 class Floor(NamedTuple):
@@ -39,7 +39,12 @@ class Floors:
 
     def of(self, name: str, kind: Kind, num_samples: int) -> Floor:
         """Of a kind by its name, beside so many samples."""
-        if self.held_out is None or self.held_out.features is None or self.network is None or not kind.looks:
+        if (
+            self.held_out is None
+            or self.held_out.features is None
+            or self.network is None
+            or not kind.looks
+        ):
             return NONE
         # Rows are spread over the classes in the order of the split: a step through them keeps the spread.
         count = min(num_samples, len(self.held_out.rows))
@@ -54,7 +59,9 @@ class Floors:
         if found is None:
             features = self.held_out.features.rows(chosen.to(self.held_out.features.values.device))
             images = self.held_out.images[self.held_out.rows[chosen]]
-            found = self._measure(name, kind, Subject(images, labels, num_labels, features, 0), path)
+            found = self._measure(
+                name, kind, Subject(images, labels, num_labels, features, 0), path
+            )
         return Floor(found, len(chosen)) if found else NONE
 
     def _measure(self, name: str, kind: Kind, subject: Subject, path: Path) -> dict[str, float]:
@@ -78,5 +85,7 @@ def _read(path: Path) -> dict[str, float] | None:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    is_whole = isinstance(found, dict) and all(isinstance(x, float) and math.isfinite(x) for x in found.values())
+    is_whole = isinstance(found, dict) and all(
+        isinstance(x, float) and math.isfinite(x) for x in found.values()
+    )
     return found if found and is_whole else None

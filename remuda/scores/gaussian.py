@@ -78,8 +78,12 @@ class Gaussian:
             raise UserError(f"these tensors are no statistics of features: {remedy}")
         count, mean, scatter = tensors["count"], tensors["mean"], tensors["scatter"]
         whole = count.shape == () and not count.is_floating_point() and int(count) >= 0
-        shapes = scatter.shape == (len(mean), len(mean)) and mean.dtype == scatter.dtype == torch.float64
-        if not (whole and shapes and bool(mean.isfinite().all()) and bool(scatter.isfinite().all())):
+        shapes = (
+            scatter.shape == (len(mean), len(mean)) and mean.dtype == scatter.dtype == torch.float64
+        )
+        if not (
+            whole and shapes and bool(mean.isfinite().all()) and bool(scatter.isfinite().all())
+        ):
             raise UserError(f"these statistics of features are damaged: {remedy}")
         gaussian = cls(len(mean), mean.device)
         gaussian.count = int(count)

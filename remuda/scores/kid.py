@@ -7,9 +7,9 @@ and generated images under the kernel k(x, y) = (x.y / d + 1)^3, estimated witho
 import torch
 from torch import Tensor
 
-from remuda import seeds
 from remuda.errors import UserError
 from remuda.scores.checks import check_features, check_widths
+from remuda.tensors import random
 
 _BLOCK = 1 << 24  # kernel values that are held at once
 
@@ -43,9 +43,9 @@ def kernel_distance(
     streams = torch.tensor(key, device=real.device)
     estimates = []
     for subset in range(num_subsets):
-        stream = seeds.fold(streams, subset)
-        chosen_real = seeds.permutation(seeds.fold(stream, 0), len(real))[:subset_size]
-        chosen_fake = seeds.permutation(seeds.fold(stream, 1), len(fake))[:subset_size]
+        stream = random.fold(streams, subset)
+        chosen_real = random.permutation(random.fold(stream, 0), len(real))[:subset_size]
+        chosen_fake = random.permutation(random.fold(stream, 1), len(fake))[:subset_size]
         estimates.append(squared_discrepancy(real[chosen_real], fake[chosen_fake]))
     values = torch.stack(estimates)
     return float(values.mean()), float(values.std(correction=0))

@@ -7,7 +7,6 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from remuda import seeds
 from remuda.data.synthetic import MODES
 from remuda.errors import UserError
 from remuda.scores.balance import class_imbalance
@@ -21,6 +20,7 @@ from remuda.scores.manifold import manifold
 from remuda.scores.modes import mode_scores
 from remuda.scores.neighbours import copying, pixels
 from remuda.scores.reference import Reference
+from remuda.tensors import random
 
 MAX_SUBSET, MAX_CLASS_SUBSET = 1000, 100  # images in a subset for KID, and for KID of one class
 MAX_COPIES = 1000  # samples whose nearest training images are looked for
@@ -49,7 +49,9 @@ Measured = dict[str, Measure]
 class Kind:
     """Scores that are measured together, by the names that they get."""
 
-    measure: Callable[[Subject, Reference, Reference | None], Measured]  # subject, reference, held-out images
+    measure: Callable[
+        [Subject, Reference, Reference | None], Measured
+    ]  # subject, reference, held-out images
     needs: frozenset[str]  # keys of NEEDS
     compares: bool = True  # with the reference, whose split then stands in the name
     looks: bool = True  # through the feature network, whose name then stands in the name
@@ -65,7 +67,11 @@ def _fid(subject: Subject, reference: Reference, held_out: Reference | None) -> 
 def _kid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
     real, fake = cast(Features, reference.features).values, _features(subject).values
     size = min(MAX_SUBSET, len(real), len(fake))
-    return {"kid": Measure(*kernel_distance(real, fake, subset_size=size, key=seeds.key(subject.seed, "kid")))}
+    return {
+        "kid": Measure(
+            *kernel_distance(real, fake, subset_size=size, key=random.key(subject.seed, "kid"))
+        )
+    }
 
 
 def _is(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
@@ -78,7 +84,11 @@ def _manifold(subject: Subject, reference: Reference, held_out: Reference | None
 
 
 def _tvd(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
-    return {"tvd": Measure(class_imbalance(cast(Tensor, _features(subject).probabilities), reference.labels))}
+    return {
+        "tvd": Measure(
+            class_imbalance(cast(Tensor, _features(subject).probabilities), reference.labels)
+        )
+    }
 
 
 def _class_fid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
@@ -89,9 +99,14 @@ def _class_fid(subject: Subject, reference: Reference, held_out: Reference | Non
 def _class_kid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
     arguments = _by_class(subject, reference)
     _, real_labels, _, fake_labels, num_classes = arguments
-    smallest = min(int(torch.bincount(each, minlength=num_classes).min()) for each in (real_labels, fake_labels))
+    smallest = min(
+        int(torch.bincount(each, minlength=num_classes).min())
+        for each in (real_labels, fake_labels)
+    )
     size = max(2, min(MAX_CLASS_SUBSET, smallest))
-    pairs = class_kernel_distances(*arguments, subset_size=size, key=seeds.key(subject.seed, "class-kid"))
+    pairs = class_kernel_distances(
+        *arguments, subset_size=size, key=random.key(subject.seed, "class-kid")
+    )
     values = [value for value, _ in pairs]
     return {"class-kid": Measure(sum(values) / len(values), None, values)}
 
@@ -103,9 +118,13 @@ def _diversity(subject: Subject, reference: Reference, held_out: Reference | Non
 
 def _copying(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
     assert held_out is not None
-    rows = held_out.rows[torch.linspace(0, len(held_out.rows) - 1, min(MAX_COPIES, len(held_out.rows))).long()]
+    rows = held_out.rows[
+        torch.linspace(0, len(held_out.rows) - 1, min(MAX_COPIES, len(held_out.rows))).long()
+    ]
     fake, real = subject.images[:MAX_COPIES], held_out.images[rows]
-    return {"copying": Measure(copying(pixels(fake), pixels(real), pixels(reference.images)).fraction)}
+    return {
+        "copying": Measure(copying(pixels(fake), pixels(real), pixels(reference.images)).fraction)
+    }
 
 
 def _modes(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
@@ -141,17 +160,42 @@ NEEDS = {  # what a kind may need, and what to tell a user who has not got it
 }
 _IMAGES = frozenset({"images"})
 KINDS: dict[str, Kind] = {
-    "fid": Kind(measure=_fid, needs=_IMAGES, about="Frechet distance of the features, against all reference images"),
-    "kid": Kind(measure=_kid, needs=_IMAGES, about="kernel distance of the features, over 100 subsets"),
-    "is": Kind(measure=_is, needs=_IMAGES | {"head"}, compares=False, about="Inception score, over 10 splits"),
-    "tvd": Kind(measure=_tvd, needs=_IMAGES | {"classifier"}, about="distance of predicted classes from the data's"),
-    "class-kid": Kind(measure=_class_kid, needs=_IMAGES | {"labels"}, about="kernel distance of each class"),
-    "diversity": Kind(measure=_diversity, needs=_IMAGES | {"labels"}, about="spread within each class, real = 1"),
+    "fid": Kind(
+        measure=_fid,
+        needs=_IMAGES,
+        about="Frechet distance of the features, against all reference images",
+    ),
+    "kid": Kind(
+        measure=_kid, needs=_IMAGES, about="kernel distance of the features, over 100 subsets"
+    ),
+    "is": Kind(
+        measure=_is,
+        needs=_IMAGES | {"head"},
+        compares=False,
+        about="Inception score, over 10 splits",
+    ),
+    "tvd": Kind(
+        measure=_tvd,
+        needs=_IMAGES | {"classifier"},
+        about="distance of predicted classes from the data's",
+    ),
+    "class-kid": Kind(
+        measure=_class_kid, needs=_IMAGES | {"labels"}, about="kernel distance of each class"
+    ),
+    "diversity": Kind(
+        measure=_diversity, needs=_IMAGES | {"labels"}, about="spread within each class, real = 1"
+    ),
     "class-fid": Kind(
-        measure=_class_fid, needs=_IMAGES | {"labels"}, by_default=False, about="Frechet distance of each class"
+        measure=_class_fid,
+        needs=_IMAGES | {"labels"},
+        by_default=False,
+        about="Frechet distance of each class",
     ),
     "manifold": Kind(
-        measure=_manifold, needs=_IMAGES, by_default=False, about="precision, recall, density and coverage"
+        measure=_manifold,
+        needs=_IMAGES,
+        by_default=False,
+        about="precision, recall, density and coverage",
     ),
     "copying": Kind(
         measure=_copying,
@@ -178,7 +222,9 @@ def wanted_kinds(text: str) -> list[str]:
         raise UserError(f"no score is asked for: {known}")
     for name in wanted:
         if name in ("auto", "all") and len(wanted) > 1:
-            raise UserError(f"{name} stands for several scores and cannot be asked for beside others: leave one out")
+            raise UserError(
+                f"{name} stands for several scores and cannot be asked for beside others: leave one out"
+            )
         if name not in ("auto", "all", *KINDS):
             raise UserError(f"there is no score {name!r}: {known}")
     return wanted

@@ -29,7 +29,9 @@ def manifold(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
     Balls are closed, as the first paper writes them. All four depend on both counts: compare at equal ones.
     """
     if num_neighbours < 1:
-        raise UserError(f"a ball reaches to at least 1 neighbour, not {num_neighbours}: raise num_neighbours")
+        raise UserError(
+            f"a ball reaches to at least 1 neighbour, not {num_neighbours}: raise num_neighbours"
+        )
     check_features(real, "real images", at_least=num_neighbours + 1)
     check_features(fake, "generated images", at_least=num_neighbours + 1)
     check_widths(real.shape[1], fake.shape[1])
@@ -37,7 +39,9 @@ def manifold(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
     ties = slack(real)
     real_radii = squared_radii(real, num_neighbours) + ties
     fake_radii = squared_radii(fake, num_neighbours) + ties
-    num_balls = torch.zeros(len(fake), dtype=torch.int64, device=real.device)  # real ones about each generated image
+    num_balls = torch.zeros(
+        len(fake), dtype=torch.int64, device=real.device
+    )  # real ones about each generated image
     recalled = torch.zeros(len(real), dtype=torch.bool, device=real.device)
     covered = torch.zeros_like(recalled)
     for place, distances in blocks(fake, real):

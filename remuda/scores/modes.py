@@ -29,7 +29,9 @@ class ModeResult(NamedTuple):
     num_modes: int
     num_covered: int
     high_quality: float  # part of the samples
-    total_variation: float  # between the histogram of nearest modes, of all samples, and equal shares; 0 to 1
+    total_variation: (
+        float  # between the histogram of nearest modes, of all samples, and equal shares; 0 to 1
+    )
     reverse_kl: float  # of the same: KL(generated || equal), 0 to log(num_modes)
 
 

@@ -21,7 +21,9 @@ class Neighbours(NamedTuple):
 class Copying(NamedTuple):
     fraction: float  # of the samples that are nearer to the training set than the threshold
     threshold: float  # the distance that a given part of the held-out images falls below
-    median_ratio: float  # median distance of samples over that of held-out images; far below 1: copies
+    median_ratio: (
+        float  # median distance of samples over that of held-out images; far below 1: copies
+    )
 
 
 def pixels(images: Tensor) -> Tensor:
@@ -35,7 +37,9 @@ def nearest(queries: Tensor, training: Tensor, num_neighbours: int = 1) -> Neigh
     Distances are Euclidean, and those of exact copies are exactly 0.
     """
     if num_neighbours < 1:
-        raise UserError(f"at least 1 neighbour can be looked for, not {num_neighbours}: raise num_neighbours")
+        raise UserError(
+            f"at least 1 neighbour can be looked for, not {num_neighbours}: raise num_neighbours"
+        )
     check_rows(queries, "samples", at_least=1)
     check_rows(training, "training images", at_least=num_neighbours)
     if queries.shape[1] != training.shape[1]:
@@ -61,7 +65,9 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
     The held-out images must not be duplicates of training images.
     """
     if not 0 < quantile < 1:
-        raise UserError(f"a quantile lies between 0 and 1, but is {quantile}: the customary one is 0.01")
+        raise UserError(
+            f"a quantile lies between 0 and 1, but is {quantile}: the customary one is 0.01"
+        )
     check_features(fake, "generated images")
     check_features(held_out, "held-out images", at_least=round(1 / quantile))
     check_features(training, "training images")

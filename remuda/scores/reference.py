@@ -11,9 +11,9 @@ from torch import Tensor
 from remuda.data import Dataset
 from remuda.data.partition import evenly
 from remuda.errors import UserError
-from remuda.scores import cache
 from remuda.scores.base import FeatureNetwork, Features
 from remuda.scores.digests import image_digest, tensor_digest, text_digest
+from remuda.scores.features import cache
 from remuda.scores.gaussian import Gaussian
 
 SAMPLE = 10_000  # images whose features are kept; the mean and the covariance are those of all
@@ -52,17 +52,26 @@ def look(
     rows = torch.from_numpy(evenly(dataset.labels.numpy(), SAMPLE))
     gaussian = features = None
     if network is not None:
-        path = cache.folder("references") / f"{network.name}-{text_digest(f'{key} {network.digest} {SAMPLE}')}.st"
+        path = (
+            cache.folder("references")
+            / f"{network.name}-{text_digest(f'{key} {network.digest} {SAMPLE}')}.st"
+        )
         found = _read(path, device, say)
         if found is None:
-            say(f"{network.name} looks at the {len(dataset.images):,} {split} images, once for these data")
+            say(
+                f"{network.name} looks at the {len(dataset.images):,} {split} images, once for these data"
+            )
             found = _look_at_all(dataset.images, rows, network)
             _keep(path, found, say)
         gaussian, features = found
-    return Reference(dataset.name, split, dataset.images, dataset.labels, digest, key, gaussian, features, rows)
+    return Reference(
+        dataset.name, split, dataset.images, dataset.labels, digest, key, gaussian, features, rows
+    )
 
 
-def _look_at_all(images: Tensor, rows: Tensor, network: FeatureNetwork) -> tuple[Gaussian, Features]:
+def _look_at_all(
+    images: Tensor, rows: Tensor, network: FeatureNetwork
+) -> tuple[Gaussian, Features]:
     wanted = torch.zeros(len(images), dtype=torch.bool)
     wanted[rows] = True
     gaussian: Gaussian | None = None
@@ -80,7 +89,9 @@ def _look_at_all(images: Tensor, rows: Tensor, network: FeatureNetwork) -> tuple
     return gaussian, Features(values, torch.cat(probabilities) if probabilities else None)
 
 
-def _read(path: Path, device: torch.device, say: Callable[[str], None]) -> tuple[Gaussian, Features] | None:
+def _read(
+    path: Path, device: torch.device, say: Callable[[str], None]
+) -> tuple[Gaussian, Features] | None:
     if not path.is_file():
         return None
     try:
@@ -106,4 +117,6 @@ def _keep(path: Path, found: tuple[Gaussian, Features], say: Callable[[str], Non
     try:
         cache.write(path, tensors, {"digest": tensor_digest(tensors)})
     except OSError as error:
-        say(f"statistics of the reference cannot be kept in {path.parent} ({error}): set REMUDA_CACHE")
+        say(
+            f"statistics of the reference cannot be kept in {path.parent} ({error}): set REMUDA_CACHE"
+        )

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from remuda import seeds
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Pieces, Scan
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam, Pair
 from remuda.networks import Networks
-from remuda.trees import Tree
+from remuda.tensors import random
+from remuda.tensors.trees import Tree
 
 Metrics = dict[str, Tensor]  # each (members hosted here,)
 Look = Callable[[Tensor], Tensor]  # from images (n, C, H, W) in [-1, 1] to features (n, d)
@@ -31,14 +31,22 @@ class Strategy(ABC):
     """
 
     batch_size: int = 64  # images a member sees in one update, >= 1
-    steps_per_round: int = 0  # generator updates in a round; 0 = one pass over the average share of the data
+    steps_per_round: int = (
+        0  # generator updates in a round; 0 = one pass over the average share of the data
+    )
     discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
-    loss: Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"] = "non-saturating"
-    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"  # auto: penalty if wasserstein, or none
+    loss: Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"] = (
+        "non-saturating"
+    )
+    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = (
+        "auto"  # auto: penalty if wasserstein, or none
+    )
     clip: float = 0.01  # clip: bound of the critic's weights, > 0
     penalty: float = 10.0  # penalty: weight of the gradient penalty, > 0
     shift: float = 0.0  # discriminators see images, real and fake, shifted at random by up to this part of a side, < 1
-    cutout: float = 0.0  # and with a square cut out at random, whose side is this part of the image's, < 1
+    cutout: float = (
+        0.0  # and with a square cut out at random, whose side is this part of the image's, < 1
+    )
     label_smoothing: float = 0.0  # real images count as 1 minus this, 0 <= s < 1
     generator_lr: float = 2e-4  # Adam, > 0
     discriminator_lr: float = 2e-4
@@ -48,11 +56,17 @@ class Strategy(ABC):
 
     gan: GAN = field(init=False, repr=False, compare=False)  # given by bind
     seed: int = field(init=False, repr=False, compare=False)
-    share_sizes: tuple[int, ...] = field(init=False, repr=False, compare=False)  # images of each member, if known
+    share_sizes: tuple[int, ...] = field(
+        init=False, repr=False, compare=False
+    )  # images of each member, if known
     look: Look = field(init=False, repr=False, compare=False)  # by what images are compared
 
-    on_loss: ClassVar[Literal["drop", "rehome"]] = "rehome"  # of members' hosts: go on without them, or move them
-    partitions: ClassVar[tuple[str, ...]]  # ways to divide the data that make sense; data.partition = "auto": the first
+    on_loss: ClassVar[Literal["drop", "rehome"]] = (
+        "rehome"  # of members' hosts: go on without them, or move them
+    )
+    partitions: ClassVar[
+        tuple[str, ...]
+    ]  # ways to divide the data that make sense; data.partition = "auto": the first
 
     def __post_init__(self):
         for name in ("batch_size", "discriminator_steps"):
@@ -66,12 +80,18 @@ class Strategy(ABC):
                 raise UserError(f"strategy.{name} must be in [0, 1), not {getattr(self, name)}")
         for name in ("generator_betas", "discriminator_betas"):
             if not all(0 <= beta < 1 for beta in getattr(self, name)):
-                raise UserError(f"strategy.{name} must be two numbers in [0, 1), not {list(getattr(self, name))}")
+                raise UserError(
+                    f"strategy.{name} must be two numbers in [0, 1), not {list(getattr(self, name))}"
+                )
         if self.steps_per_round < 0:
-            raise UserError(f"strategy.steps_per_round must be at least 0, not {self.steps_per_round}")
+            raise UserError(
+                f"strategy.steps_per_round must be at least 0, not {self.steps_per_round}"
+            )
         loss = LOSSES[self.loss]
         if self.label_smoothing and not loss.has_targets:
-            raise UserError(f"strategy.label_smoothing has no meaning for the {self.loss} loss: leave it at 0")
+            raise UserError(
+                f"strategy.label_smoothing has no meaning for the {self.loss} loss: leave it at 0"
+            )
         if self.lipschitz == "none" and loss.needs_lipschitz:
             raise UserError(
                 f"the {self.loss} loss needs a Lipschitz critic: set strategy.lipschitz to clip, penalty or spectral"
@@ -91,7 +111,9 @@ class Strategy(ABC):
         if lipschitz == "auto":
             lipschitz = "penalty" if LOSSES[self.loss].needs_lipschitz else "none"
         if (self.shift or self.cutout) and shape[1:] == (1, 1):
-            raise UserError("strategy.shift and strategy.cutout are for images, not for points: leave them at 0")
+            raise UserError(
+                "strategy.shift and strategy.cutout are for images, not for points: leave them at 0"
+            )
         generator_betas, discriminator_betas = self.generator_betas, self.discriminator_betas
         gan = GAN(
             networks=networks,
@@ -162,7 +184,9 @@ class Strategy(ABC):
 
     def resize(self, state: Any, size: int) -> Any:
         """The state of the whole herd for another number of members: some come late, or are not there any more."""
-        raise UserError(f"this strategy cannot go on with {size} members: leave run.members as it was")
+        raise UserError(
+            f"this strategy cannot go on with {size} members: leave run.members as it was"
+        )
 
     @abstractmethod
     def generate(self, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
@@ -171,11 +195,11 @@ class Strategy(ABC):
     # What strategies of pairs share.
 
     def new_pairs(self, engine: Engine) -> Tree:
-        return engine.create(lambda member: self.gan.init(seeds.key(self.seed, "init", member)))
+        return engine.create(lambda member: self.gan.init(random.key(self.seed, "init", member)))
 
     def alike(self, member: int, first: Pair) -> Pair:
         """The first pair's weights with the member's own streams of dropout masks."""
-        own = self.gan.init(seeds.key(self.seed, "init", member))
+        own = self.gan.init(random.key(self.seed, "init", member))
         return first._replace(
             generator=first.generator._replace(buffers=own.generator.buffers),
             discriminator=first.discriminator._replace(buffers=own.discriminator.buffers),
@@ -185,13 +209,22 @@ class Strategy(ABC):
         """Every member trains its own pair on its own batches."""
         steps = real.labels.shape[1] // self.discriminator_steps
         images, labels = (leaf.unflatten(1, (steps, self.discriminator_steps)) for leaf in real)
-        keys = seeds.keys(self.seed, "steps", engine.members, t, device=engine.device)
-        noise = engine.map(lambda key: seeds.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys)
-        update_keys = seeds.fold(
-            keys[:, None, None], torch.arange(real.labels.shape[1], device=engine.device).reshape(1, steps, -1)
+        keys = random.keys(self.seed, "steps", engine.members, t, device=engine.device)
+        noise = engine.map(
+            lambda key: random.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys
         )
-        pieces = Pieces(self.train_discriminator, self.train_generator) if self.discriminator_steps > 1 else None
-        pairs, losses = engine.map(Scan(self.train_pair, pieces), pairs, images, labels, noise, update_keys)
+        update_keys = random.fold(
+            keys[:, None, None],
+            torch.arange(real.labels.shape[1], device=engine.device).reshape(1, steps, -1),
+        )
+        pieces = (
+            Pieces(self.train_discriminator, self.train_generator)
+            if self.discriminator_steps > 1
+            else None
+        )
+        pairs, losses = engine.map(
+            Scan(self.train_pair, pieces), pairs, images, labels, noise, update_keys
+        )
         return pairs, {name: values.mean(1) for name, values in losses.items()}
 
     def train_pair(

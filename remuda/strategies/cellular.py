@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from remuda import seeds, trees
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Scan
@@ -31,6 +30,7 @@ from remuda.population import mixture, survivors
 from remuda.population.selection import FITNESSES, draw_present, fittest, tournament
 from remuda.population.topology import Links, links, neighbourhoods, read_schedule
 from remuda.strategies.base import Metrics, Strategy
+from remuda.tensors import random, trees
 
 Neighbourhood = Literal["von-neumann", "moore", "ring", "none"]
 
@@ -51,36 +51,67 @@ class Cellular(Strategy):
 
     height: int = 2  # rows of the grid, >= 1
     width: int = 2  # columns, >= 1
-    neighbourhood: Neighbourhood = "von-neumann"  # the paper's five cells; moore: nine; ring: two, by number; none
+    neighbourhood: Neighbourhood = (
+        "von-neumann"  # the paper's five cells; moore: nine; ring: two, by number; none
+    )
     schedule: str = ""  # other neighbourhoods from a round on, such as "51: moore, 101: none"
     population: int = 1  # individuals of each side in a cell, >= 1
-    fitness: Literal["mean", "worst", "best"] = "mean"  # of an individual's losses against the neighbourhood
-    selection: Literal["tournament", "none"] = "tournament"  # who trains: winners, or the cell's own, against all
+    fitness: Literal["mean", "worst", "best"] = (
+        "mean"  # of an individual's losses against the neighbourhood
+    )
+    selection: Literal["tournament", "none"] = (
+        "tournament"  # who trains: winners, or the cell's own, against all
+    )
     tournament_size: int = 2  # contenders, >= 1
-    replacement: Literal["better", "always"] = "better"  # when trained ones take the places of the cell's own
+    replacement: Literal["better", "always"] = (
+        "better"  # when trained ones take the places of the cell's own
+    )
     skip_discriminator: int = 0  # batches after each on which only generators learn, >= 0
     lr_mutation: float = 1e-4  # standard deviation of a learning rate's steps, >= 0; 0 = none
     lr_mutation_probability: float = 0.5  # for each individual that trains, 0 to 1
     mixture_mutation: float = 0.01  # standard deviation of a weight's steps, > 0
     mixture_samples: int = 256  # images of each generator by which mixtures are compared, >= 2
-    mixture_by: Literal["pixels", "network"] = "pixels"  # what images are compared by; network: that of the scores
+    mixture_by: Literal["pixels", "network"] = (
+        "pixels"  # what images are compared by; network: that of the scores
+    )
     mustangs: Drawing = "none"  # when a generator's loss is drawn from three: never, at its creation, at every update
-    lose_every: int = 0  # rounds after which one cell leaves for good, and so on to the last; 0 = none
+    lose_every: int = (
+        0  # rounds after which one cell leaves for good, and so on to the last; 0 = none
+    )
 
     partitions: ClassVar[tuple[str, ...]] = ("all", "subset", "iid", "class", "dirichlet")
 
     def __post_init__(self):
         super().__post_init__()
-        least = {"height": 1, "width": 1, "population": 1, "tournament_size": 1, "mixture_samples": 2}
-        for name, bound in {**least, "skip_discriminator": 0, "lr_mutation": 0, "lose_every": 0}.items():
+        least = {
+            "height": 1,
+            "width": 1,
+            "population": 1,
+            "tournament_size": 1,
+            "mixture_samples": 2,
+        }
+        for name, bound in {
+            **least,
+            "skip_discriminator": 0,
+            "lr_mutation": 0,
+            "lose_every": 0,
+        }.items():
             if not getattr(self, name) >= bound:
-                raise UserError(f"strategy.{name} must be at least {bound}, not {getattr(self, name)}")
+                raise UserError(
+                    f"strategy.{name} must be at least {bound}, not {getattr(self, name)}"
+                )
         if not 0 <= self.lr_mutation_probability <= 1:
-            raise UserError(f"strategy.lr_mutation_probability must be in [0, 1], not {self.lr_mutation_probability}")
+            raise UserError(
+                f"strategy.lr_mutation_probability must be in [0, 1], not {self.lr_mutation_probability}"
+            )
         if not self.mixture_mutation > 0:
-            raise UserError(f"strategy.mixture_mutation must be above 0, not {self.mixture_mutation}")
+            raise UserError(
+                f"strategy.mixture_mutation must be above 0, not {self.mixture_mutation}"
+            )
         if self.mustangs != "none" and self.loss not in ("non-saturating", "minimax"):
-            raise UserError(f"strategy.mustangs draws losses of probabilities, not of {self.loss}: leave it at none")
+            raise UserError(
+                f"strategy.mustangs draws losses of probabilities, not of {self.loss}: leave it at none"
+            )
         read_schedule(self.schedule)
 
     @property
@@ -118,7 +149,9 @@ class Cellular(Strategy):
         )
         num_batches = int(-(-updates // updates_per_turn)) * self.batches_per_turn
         if num_batches * self.batch_size < 2:
-            raise UserError("a cell needs two real images a round: raise strategy.batch_size or steps_per_round")
+            raise UserError(
+                "a cell needs two real images a round: raise strategy.batch_size or steps_per_round"
+            )
         return num_batches
 
     def steps_in(self, num_batches: int) -> int:
@@ -126,14 +159,18 @@ class Cellular(Strategy):
 
     def alive(self, size: int, t: int) -> Tensor:
         num_lost = (t - 1) // self.lose_every if self.lose_every else 0
-        return survivors(seeds.key(self.seed, "lose"), size, num_lost)
+        return survivors(random.key(self.seed, "lose"), size, num_lost)
 
     def links(self, size: int, t: int) -> Links:
         """Who is whose neighbour in round t; as wide as the widest neighbourhood of the run."""
         kinds = {1: self.neighbourhood, **read_schedule(self.schedule)}
-        tables = {start: neighbourhoods(self.height, self.width, kind) for start, kind in kinds.items()}
+        tables = {
+            start: neighbourhoods(self.height, self.width, kind) for start, kind in kinds.items()
+        }
         current = max(start for start in tables if start <= t)
-        return links(tables[current], self.alive(size, t), max(table.shape[1] for table in tables.values()))
+        return links(
+            tables[current], self.alive(size, t), max(table.shape[1] for table in tables.values())
+        )
 
     def init(self, engine: Engine) -> Cell:
         table, present = self.links(engine.size, 1)
@@ -141,17 +178,27 @@ class Cellular(Strategy):
         def create(member: int) -> Cell:
             # The first of a cell is seeded as its only one would be.
             numbers = [(), *((i,) for i in range(1, self.population))]
-            sides = self.contest.enter([seeds.key(self.seed, "init", member, *number) for number in numbers])
+            sides = self.contest.enter(
+                [random.key(self.seed, "init", member, *number) for number in numbers]
+            )
             weights = mixture.uniform(present[member])
-            return Cell(sides, table[member], weights, torch.zeros((), dtype=torch.float64), torch.tensor(True))
+            return Cell(
+                sides,
+                table[member],
+                weights,
+                torch.zeros((), dtype=torch.float64),
+                torch.tensor(True),
+            )
 
         return engine.create(create)
 
     def round(self, engine: Engine, state: Cell, real: Batch, t: int) -> tuple[Cell, Metrics]:
         table, present = self.links(engine.size, t)
         here = torch.tensor(list(engine.members))
-        around, there, alive = (each[here].to(engine.device) for each in (table, present, self.alive(engine.size, t)))
-        keys = seeds.keys(self.seed, "cells", engine.members, t, device=engine.device)
+        around, there, alive = (
+            each[here].to(engine.device) for each in (table, present, self.alive(engine.size, t))
+        )
+        keys = random.keys(self.seed, "cells", engine.members, t, device=engine.device)
         shown = real.images[:, 0], real.labels[:, 0]  # by which fitness is measured
         with engine.timed("gather"):
             centres = engine.take(trees.map(lambda leaf: leaf[:, 0], state.sides), table)
@@ -161,20 +208,40 @@ class Cellular(Strategy):
             chosen = engine.map(self.mutate, chosen, keys)
         with engine.timed("train"):
             turns = self.turns(engine, real, there, t)
-            (trained, _), losses = engine.map(Scan(self.train), (chosen, self.opponents(centres)), turns)
+            (trained, _), losses = engine.map(
+                Scan(self.train), (chosen, self.opponents(centres)), turns
+            )
         with engine.timed("update_genomes"):
             sides = engine.map(self.replace, state.sides, trained, centres, there, *shown, keys)
         with engine.timed("mutate"):
             moved = (state.around != around).any(1, keepdim=True)
             weights = torch.where(moved, mixture.uniform(there), state.weights)
-            state = self.mix(engine, Cell(sides, around, weights, state.distance, alive), real, there, table, keys)
-        rates = {"generator_lr": sides.generators.lr.mean(1), "discriminator_lr": sides.discriminators.lr.mean(1)}
+            state = self.mix(
+                engine,
+                Cell(sides, around, weights, state.distance, alive),
+                real,
+                there,
+                table,
+                keys,
+            )
+        rates = {
+            "generator_lr": sides.generators.lr.mean(1),
+            "discriminator_lr": sides.discriminators.lr.mean(1),
+        }
         losses = {name: values.mean(1) for name, values in losses.items()}
         return state, {**losses, **rates, "mixture_distance": state.distance}
 
     # For one cell
 
-    def select(self, own: Sides, centres: Sides, present: Tensor, images: Tensor, labels: Tensor, key: Tensor) -> Sides:
+    def select(
+        self,
+        own: Sides,
+        centres: Sides,
+        present: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        key: Tensor,
+    ) -> Sides:
         """Who trains: the winners of tournaments among the neighbourhood, with all they have; or the cell's own."""
         if self.selection == "none":
             return own
@@ -182,8 +249,10 @@ class Cellular(Strategy):
         fitnesses = self._fitnesses(everyone, there, images, labels, key)
         sides = []
         for number, (side, fitness) in enumerate(zip(everyone, fitnesses, strict=True), start=1):
-            draws = [seeds.fold(seeds.fold(key, number), i) for i in range(self.population)]
-            winners = torch.stack([tournament(fitness, there, draw, self.tournament_size) for draw in draws])
+            draws = [random.fold(random.fold(key, number), i) for i in range(self.population)]
+            winners = torch.stack(
+                [tournament(fitness, there, draw, self.tournament_size) for draw in draws]
+            )
             sides.append(trees.row(side, winners))
         return Sides(*sides)
 
@@ -193,8 +262,11 @@ class Cellular(Strategy):
             return chosen
         sides = []
         for number, side in enumerate(chosen, start=3):
-            steps = self.lr_mutation * seeds.normal(seeds.fold(key, number), (self.population,))
-            due = seeds.uniform(seeds.fold(key, number + 2), (self.population,)) < self.lr_mutation_probability
+            steps = self.lr_mutation * random.normal(random.fold(key, number), (self.population,))
+            due = (
+                random.uniform(random.fold(key, number + 2), (self.population,))
+                < self.lr_mutation_probability
+            )
             sides.append(side._replace(lr=torch.where(due, (side.lr + steps).abs(), side.lr)))
         return Sides(*sides)
 
@@ -205,7 +277,14 @@ class Cellular(Strategy):
         return (sides, others), losses
 
     def replace(
-        self, own: Sides, trained: Sides, centres: Sides, present: Tensor, images: Tensor, labels: Tensor, key: Tensor
+        self,
+        own: Sides,
+        trained: Sides,
+        centres: Sides,
+        present: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        key: Tensor,
     ) -> Sides:
         """The fittest of the cell's own and the trained stay, the centre first; or the trained in any case."""
         candidates = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
@@ -229,7 +308,11 @@ class Cellular(Strategy):
         """Of everyone against those there."""
         measure = FITNESSES[self.fitness]
         return self.contest.fitnesses(
-            sides, lambda losses: measure(losses, there), to_unit(images), labels, seeds.fold(key, 0)
+            sides,
+            lambda losses: measure(losses, there),
+            to_unit(images),
+            labels,
+            random.fold(key, 0),
         )
 
     # For all cells hosted here
@@ -244,38 +327,57 @@ class Cellular(Strategy):
         """What is played with in a round (cells, turns, batches of a turn, ...); drawn as ``train_pairs`` draws."""
         shape = real.labels.shape[1] // self.batches_per_turn, self.batches_per_turn
         images, labels = (leaf.unflatten(1, shape) for leaf in real)
-        keys = seeds.keys(self.seed, "steps", engine.members, t, device=engine.device)
-        noise = engine.map(lambda key: seeds.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys)
+        keys = random.keys(self.seed, "steps", engine.members, t, device=engine.device)
+        noise = engine.map(
+            lambda key: random.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys
+        )
         places = torch.arange(real.labels.shape[1], device=engine.device).reshape(1, *shape)
         pool = there[:, :1].expand(-1, self.population)
         if self.selection == "none":
             pool = torch.cat([pool, there[:, 1:]], 1)
         draws = engine.map(
-            lambda key: seeds.bits(seeds.fold(key, -1), (*shape, self.population, 3)).long() & 0x7FFFFFFF, keys
+            lambda key: (
+                random.bits(random.fold(key, -1), (*shape, self.population, 3)).long() & 0x7FFFFFFF
+            ),
+            keys,
         )
         rivals = draw_present(draws[..., :2], pool)
         losses = torch.eye(3, device=engine.device)[draws[..., 2] % 3]
-        return Turns(images, labels, noise, seeds.fold(keys[:, None, None], places), rivals, losses)
+        return Turns(
+            images, labels, noise, random.fold(keys[:, None, None], places), rivals, losses
+        )
 
-    def mix(self, engine: Engine, state: Cell, real: Batch, present: Tensor, table: Tensor, keys: Tensor) -> Cell:
+    def mix(
+        self, engine: Engine, state: Cell, real: Batch, present: Tensor, table: Tensor, keys: Tensor
+    ) -> Cell:
         """One step of every mixture's weights; only features travel."""
         every = torch.arange(self.mixture_samples, device=engine.device) % real.labels[0].numel()
-        images = engine.map(self._draw_images, state.sides.generators, real.labels.flatten(1)[:, every], keys)
+        images = engine.map(
+            self._draw_images, state.sides.generators, real.labels.flatten(1)[:, every], keys
+        )
         known = to_unit(real.images.flatten(1, 2)[:, : self.mixture_samples])
-        seen = self.look(torch.cat([images, known], 1).flatten(0, 1)).unflatten(0, (len(images), -1))
+        seen = self.look(torch.cat([images, known], 1).flatten(0, 1)).unflatten(
+            0, (len(images), -1)
+        )
         features, truth = seen[:, : self.mixture_samples], seen[:, self.mixture_samples :]
-        weights, distance = engine.map(self._improve, state.weights, present, engine.take(features, table), truth, keys)
+        weights, distance = engine.map(
+            self._improve, state.weights, present, engine.take(features, table), truth, keys
+        )
         return state._replace(weights=weights, distance=distance)
 
     def _draw_images(self, generators, labels: Tensor, key: Tensor) -> Tensor:
         """By the centre, with labels as the real images have them."""
         centre = trees.row(generators, 0)
-        noise = seeds.normal(seeds.fold(key, 7), (self.mixture_samples, self.gan.networks.latent))
+        noise = random.normal(random.fold(key, 7), (self.mixture_samples, self.gan.networks.latent))
         return self.gan.generate(Pair(centre.player, centre.player, centre.average), noise, labels)
 
-    def _improve(self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor):
-        noise = seeds.normal(seeds.fold(key, 9), weights.shape)
-        return mixture.improve(weights, present, noise, self.mixture_mutation, mixture.kernels(features, truth))
+    def _improve(
+        self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor
+    ):
+        noise = random.normal(random.fold(key, 9), weights.shape)
+        return mixture.improve(
+            weights, present, noise, self.mixture_mutation, mixture.kernels(features, truth)
+        )
 
     # The model
 
@@ -292,7 +394,9 @@ class Cellular(Strategy):
         images = noise.new_empty(len(noise), *self.gan.shape)
         for slot in torch.unique(slots).tolist():
             mine = slots == slot
-            centre = trees.map(lambda leaf, i=int(state.around[cell, slot]): leaf[i, 0], state.sides.generators)
+            centre = trees.map(
+                lambda leaf, i=int(state.around[cell, slot]): leaf[i, 0], state.sides.generators
+            )
             pair = Pair(centre.player, centre.player, centre.average)
             images[mine] = self.gan.generate(pair, noise[mine], labels[mine])
         return images

@@ -16,12 +16,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from remuda import trees
 from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import Pair
 from remuda.strategies.base import Metrics, Strategy
+from remuda.tensors import trees
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from remuda import seeds, trees
 from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
@@ -28,15 +27,22 @@ from remuda.gan.optimizers import Moments
 from remuda.networks.layers import BatchNorm2d
 from remuda.strategies.base import Metrics, Strategy
 from remuda.strategies.md_gan import WORKERS
-from remuda.trees import Tree
+from remuda.tensors import random, trees
+from remuda.tensors.trees import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
 class FLGAN(Strategy):
     epochs: int = 1  # E in the paper: local passes over the data between two averagings, >= 1
-    fraction: float = 1.0  # of the members that take part in a round, drawn anew for each, 0 < fraction <= 1
-    sync: Literal["both", "generator", "discriminator"] = "both"  # what is averaged; the rest stays local
-    sync_optimizer: Literal["keep", "average", "reset"] = "keep"  # Adam's moments of what is averaged
+    fraction: float = (
+        1.0  # of the members that take part in a round, drawn anew for each, 0 < fraction <= 1
+    )
+    sync: Literal["both", "generator", "discriminator"] = (
+        "both"  # what is averaged; the rest stays local
+    )
+    sync_optimizer: Literal["keep", "average", "reset"] = (
+        "keep"  # Adam's moments of what is averaged
+    )
     local_norms: bool = False  # FedBN: normalisation layers stay local
 
     on_loss: ClassVar[Literal["drop", "rehome"]] = "drop"  # data never leave their members
@@ -51,8 +57,12 @@ class FLGAN(Strategy):
 
     def bind(self, *args: Any, **settings: Any) -> Self:
         bound = super().bind(*args, **settings)
-        if self.local_norms and not (norm_names(bound.gan.generator) | norm_names(bound.gan.discriminator)):
-            raise UserError("strategy.local_norms has no meaning for networks without BatchNorm: leave it at false")
+        if self.local_norms and not (
+            norm_names(bound.gan.generator) | norm_names(bound.gan.discriminator)
+        ):
+            raise UserError(
+                "strategy.local_norms has no meaning for networks without BatchNorm: leave it at false"
+            )
         return bound
 
     def num_members(self, requested: int, num_classes: int) -> int:
@@ -66,7 +76,7 @@ class FLGAN(Strategy):
 
     def init(self, engine: Engine) -> Pair:
         """All begin with the same weights."""
-        first = self.gan.init(seeds.key(self.seed, "init", 0))
+        first = self.gan.init(random.key(self.seed, "init", 0))
         return engine.create(lambda member: self.alike(member, first))
 
     def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
@@ -87,20 +97,31 @@ class FLGAN(Strategy):
         """What each member counts in round t: the size of its data if it takes part, otherwise nothing."""
         sizes = torch.tensor(self.share_sizes or [1] * size, dtype=torch.float64)
         num_active = max(1, round(self.fraction * size))
-        active = seeds.permutation(torch.tensor(seeds.key(self.seed, "active", t)), size)[:num_active]
+        active = random.permutation(torch.tensor(random.key(self.seed, "active", t)), size)[
+            :num_active
+        ]
         weights = torch.zeros(size, dtype=torch.float64)
         weights[active] = sizes[active]
         return weights
 
-    def average(self, engine: Engine, player: Player, weights: Tensor, network: nn.Module) -> Player:
+    def average(
+        self, engine: Engine, player: Player, weights: Tensor, network: nn.Module
+    ) -> Player:
         """The mean of a player's tensors, but for those that stay local."""
         local = self.local_names(network)
-        params, buffers = (self._mean_but(engine, tree, local, weights) for tree in (player.params, player.buffers))
+        params, buffers = (
+            self._mean_but(engine, tree, local, weights) for tree in (player.params, player.buffers)
+        )
         moments = player.moments
         if self.sync_optimizer == "average":
-            first, second = (self._mean_but(engine, tree, local, weights) for tree in (moments.first, moments.second))
+            first, second = (
+                self._mean_but(engine, tree, local, weights)
+                for tree in (moments.first, moments.second)
+            )
             moments = Moments(first, second, engine.mean(moments.steps, weights))
-        elif self.sync_optimizer == "reset":  # also of what stays local: the count of updates is one for all
+        elif (
+            self.sync_optimizer == "reset"
+        ):  # also of what stays local: the count of updates is one for all
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
 
@@ -108,7 +129,9 @@ class FLGAN(Strategy):
         """What is not averaged: singular vectors, whose signs are a matter of chance, and FedBN's layers."""
         return vector_names(network) | (norm_names(network) if self.local_norms else set())
 
-    def _mean_but(self, engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor) -> Tree:
+    def _mean_but(
+        self, engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor
+    ) -> Tree:
         shared = {name: tensor for name, tensor in tensors.items() if name not in local}
         mean = engine.mean(shared, weights) if shared else {}
         return {name: mean.get(name, tensor) for name, tensor in tensors.items()}

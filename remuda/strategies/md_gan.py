@@ -20,7 +20,6 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from remuda import seeds, trees
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine
@@ -30,7 +29,8 @@ from remuda.gan.players import blend
 from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
 from remuda.strategies.base import Metrics, Strategy
-from remuda.trees import Tree
+from remuda.tensors import random, trees
+from remuda.tensors.trees import Tree
 
 WORKERS = 10  # as in most of the paper's experiments
 
@@ -49,10 +49,16 @@ class State(NamedTuple):
 class MDGAN(Strategy):
     """``discriminator_steps`` is the paper's L: all on the same two batches, as algorithm 1 has it."""
 
-    num_fake_batches: int | Literal["log"] = "log"  # k in the paper, 1 to members; log: the whole part of log2(members)
+    num_fake_batches: int | Literal["log"] = (
+        "log"  # k in the paper, 1 to members; log: the whole part of log2(members)
+    )
     swap_every: int = 1  # E in the paper: rounds between swaps of discriminators, >= 1; 0 = never
-    swap_optimizer: Literal["keep", "carry", "reset"] = "keep"  # Adam's moments: of the worker, of D, or new
-    lose_every: int = 0  # rounds after which one member is lost for good, and so on to the last; 0 = none
+    swap_optimizer: Literal["keep", "carry", "reset"] = (
+        "keep"  # Adam's moments: of the worker, of D, or new
+    )
+    lose_every: int = (
+        0  # rounds after which one member is lost for good, and so on to the last; 0 = none
+    )
 
     on_loss: ClassVar[Literal["drop", "rehome"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
@@ -63,7 +69,9 @@ class MDGAN(Strategy):
             if getattr(self, name) < 0:
                 raise UserError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
         if self.num_fake_batches != "log" and self.num_fake_batches < 1:
-            raise UserError(f'strategy.num_fake_batches must be "log" or at least 1, not {self.num_fake_batches}')
+            raise UserError(
+                f'strategy.num_fake_batches must be "log" or at least 1, not {self.num_fake_batches}'
+            )
 
     def num_members(self, requested: int, num_classes: int) -> int:
         size = requested or WORKERS
@@ -76,7 +84,11 @@ class MDGAN(Strategy):
 
     def num_batches(self, size: int) -> int:
         """k for a population of that size."""
-        return max(1, int(math.log2(size))) if self.num_fake_batches == "log" else self.num_fake_batches
+        return (
+            max(1, int(math.log2(size)))
+            if self.num_fake_batches == "log"
+            else self.num_fake_batches
+        )
 
     def num_labels(self, num_members: int, num_classes: int) -> int:
         return num_classes if self.gan.networks.conditional else 0
@@ -89,7 +101,7 @@ class MDGAN(Strategy):
 
     def init(self, engine: Engine) -> State:
         """All workers begin with the same weights."""
-        first = self.gan.init(seeds.key(self.seed, "init", 0))
+        first = self.gan.init(random.key(self.seed, "init", 0))
         server = trees.to(Server(first.generator, first.average), engine.device)
         return State(server, engine.create(lambda member: self.alike(member, first).discriminator))
 
@@ -97,36 +109,66 @@ class MDGAN(Strategy):
         alive = self.alive(engine, t)
         state, losses = engine.loop(self.iterate, state, *self._inputs(engine, real, alive, t))
         if self.swap_every and t % self.swap_every == 0:
-            source = derangement(seeds.key(self.seed, "swap", t), alive)
+            source = derangement(random.key(self.seed, "swap", t), alive)
             state = state._replace(workers=self.swap(engine, state.workers, source))
         return state, {name: values.mean(0) for name, values in losses.items()}
 
     def alive(self, engine: Engine, t: int) -> Tensor:
         num_lost = (t - 1) // self.lose_every if self.lose_every else 0
-        return survivors(seeds.key(self.seed, "lose"), engine.size, num_lost)
+        return survivors(random.key(self.seed, "lose"), engine.size, num_lost)
 
     def _inputs(self, engine: Engine, real: Batch, alive: Tensor, t: int) -> tuple[Tree, ...]:
         """What the iterations of a round use, with a leading axis of iterations; all of it drawn from keys."""
         steps, k = real.labels.shape[1], self.num_batches(engine.size)
-        device, key = engine.device, seeds.keys(self.seed, "steps", [0], t, device=engine.device)[0]
-        noise = seeds.normal(key, (steps, k, self.batch_size, self.gan.networks.latent))
-        classes = seeds.bits(seeds.fold(key, 2), (steps, k, self.batch_size)) & 0x7FFFFFFF
+        device, key = (
+            engine.device,
+            random.keys(self.seed, "steps", [0], t, device=engine.device)[0],
+        )
+        noise = random.normal(key, (steps, k, self.batch_size, self.gan.networks.latent))
+        classes = random.bits(random.fold(key, 2), (steps, k, self.batch_size)) & 0x7FFFFFFF
         classes = classes.long() % max(1, self.gan.num_classes)
         places = batch_places(alive, k).to(device)
         mine = places[torch.tensor(list(engine.members), device=device)]
-        updates = torch.arange(steps * self.discriminator_steps, device=device).reshape(steps, 1, -1)
-        keys = seeds.fold(seeds.keys(self.seed, "steps", engine.members, t, device=device)[:, None], updates)
+        updates = torch.arange(steps * self.discriminator_steps, device=device).reshape(
+            steps, 1, -1
+        )
+        keys = random.fold(
+            random.keys(self.seed, "steps", engine.members, t, device=device)[:, None], updates
+        )
         images, labels = (leaf.transpose(0, 1) for leaf in real)
         weights = (alive.float() / alive.sum()).to(device).expand(steps, -1)
-        return images, labels, classes[:, mine], keys, noise, classes, places.expand(steps, -1, -1), weights
+        return (
+            images,
+            labels,
+            classes[:, mine],
+            keys,
+            noise,
+            classes,
+            places.expand(steps, -1, -1),
+            weights,
+        )
 
     def iterate(
-        self, engine: Engine, state: State, images, labels, asked, keys, noise, classes, places, weights
+        self,
+        engine: Engine,
+        state: State,
+        images,
+        labels,
+        asked,
+        keys,
+        noise,
+        classes,
+        places,
+        weights,
     ) -> tuple[State, Metrics]:
         """One global iteration: lines 4 to 10 and 27 to 40 of algorithm 1."""
         fakes = engine.scatter(self.hand_out, state.server, noise, classes, places)
-        workers, feedback, losses = engine.map(self.judge, state.workers, fakes, asked, images, labels, keys)
-        server = engine.gather(self.descend, (state.server, noise, classes, places, weights), feedback)
+        workers, feedback, losses = engine.map(
+            self.judge, state.workers, fakes, asked, images, labels, keys
+        )
+        server = engine.gather(
+            self.descend, (state.server, noise, classes, places, weights), feedback
+        )
         return State(server, workers), losses
 
     def hand_out(self, server: Server, noise: Tensor, classes: Tensor, places: Tensor) -> Tensor:
@@ -136,25 +178,45 @@ class MDGAN(Strategy):
         return batches[places] if len(noise) > 1 else batches[places[:, :1]]
 
     def judge(
-        self, worker: Player, fakes: Tensor, asked: Tensor, images: Tensor, labels: Tensor, keys: Tensor
+        self,
+        worker: Player,
+        fakes: Tensor,
+        asked: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        keys: Tensor,
     ) -> tuple[Player, Tensor, Metrics]:
         """L steps of the discriminator, then the slope of the generator's loss at every image of X_g."""
         judged, learnt = fakes[0], fakes[-1]
         losses = []
         for step in range(self.discriminator_steps):
-            worker, loss = self.gan.discriminate(worker, to_unit(images), learnt, labels, keys[step], asked[1])
+            worker, loss = self.gan.discriminate(
+                worker, to_unit(images), learnt, labels, keys[step], asked[1]
+            )
             losses.append(loss)
         worker, feedback, generator_loss = self.gan.judge(worker, judged, asked[0])
-        return worker, feedback, {"discriminator_loss": torch.stack(losses).mean(), "generator_loss": generator_loss}
+        return (
+            worker,
+            feedback,
+            {"discriminator_loss": torch.stack(losses).mean(), "generator_loss": generator_loss},
+        )
 
-    def descend(self, server: tuple[Server, Tensor, Tensor, Tensor, Tensor], feedback: Tensor) -> Server:
+    def descend(
+        self, server: tuple[Server, Tensor, Tensor, Tensor, Tensor], feedback: Tensor
+    ) -> Server:
         """Pull the workers' mean feedback back through the generator and step it."""
         (generator, average), noise, classes, places, weights = server
         _, buffers, pull = self.gan.imagine(generator, noise.flatten(0, 1), classes.flatten())
-        shares = one_hot(places[:, 0], len(noise)).T * weights  # (k, N): who judged which batch, and what it counts
+        shares = (
+            one_hot(places[:, 0], len(noise)).T * weights
+        )  # (k, N): who judged which batch, and what it counts
         is_there = (weights > 0).reshape(-1, *[1] * (feedback.ndim - 1))
-        slopes = torch.einsum("kn,n...->k...", shares, torch.where(is_there, feedback, 0.0))  # 0 times NaN is not 0
-        generator = self.gan.descend(generator._replace(buffers=buffers), pull(slopes.flatten(0, 1)))
+        slopes = torch.einsum(
+            "kn,n...->k...", shares, torch.where(is_there, feedback, 0.0)
+        )  # 0 times NaN is not 0
+        generator = self.gan.descend(
+            generator._replace(buffers=buffers), pull(slopes.flatten(0, 1))
+        )
         return Server(generator, blend(average, generator, self.ema) if self.ema else average)
 
     def swap(self, engine: Engine, workers: Player, source: Tensor) -> Player:
@@ -183,7 +245,9 @@ class MDGAN(Strategy):
         return state._replace(workers=trees.resize(state.workers, size))
 
     def generate(self, state: State, noise: Tensor, labels: Tensor) -> Tensor:
-        return self.gan.generate(Pair(state.server.generator, state.workers, state.server.average), noise, labels)
+        return self.gan.generate(
+            Pair(state.server.generator, state.workers, state.server.average), noise, labels
+        )
 
 
 def batch_places(alive: Tensor, k: int) -> Tensor:

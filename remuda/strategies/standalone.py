@@ -11,12 +11,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from remuda import trees
 from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import Pair
 from remuda.strategies.base import Metrics, Strategy
+from remuda.tensors import trees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,9 @@ class Standalone(Strategy):
 
     def num_members(self, requested: int, num_classes: int) -> int:
         if requested not in (0, 1):
-            raise UserError(f"standalone trains one member, not {requested}: leave run.members at 0")
+            raise UserError(
+                f"standalone trains one member, not {requested}: leave run.members at 0"
+            )
         return 1
 
     def num_labels(self, num_members: int, num_classes: int) -> int:

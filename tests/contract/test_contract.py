@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from remuda import trees
 from remuda.data import partition
 from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
@@ -11,6 +10,7 @@ from remuda.engines import Metered, Stacked
 from remuda.networks import DCGAN, MLP
 from remuda.networks.acgan import ACGANMLP
 from remuda.strategies import STRATEGIES
+from remuda.tensors import trees
 
 ENGINES = {
     "stacked-loop": lambda size: Stacked(size, layout="loop"),
@@ -40,7 +40,12 @@ class Small:
         config = DataConfig(partition=self.strategy.partitions[0])
         shares = partition(data.labels, size, config, len(data.classes), seed)
         self.batches = Batches(
-            data, shares, members=self.engine.members, batch_size=4, seed=seed, device=self.engine.device
+            data,
+            shares,
+            members=self.engine.members,
+            batch_size=4,
+            seed=seed,
+            device=self.engine.device,
         )
         self.num_batches = self.strategy.batches_per_round(6)
 
@@ -102,7 +107,9 @@ def test_engines_agree_to_rounding(toy_data, strategy, engine, networks):
     settings = UNDECIDED.get(strategy, {})
     reference, expected = Small(toy_data, strategy, "stacked-loop", networks, **settings).train(3)
     state, metrics = Small(toy_data, strategy, engine, networks, **settings).train(3)
-    for (name, a), (_, b) in zip(trees.named_leaves(reference), trees.named_leaves(state), strict=True):
+    for (name, a), (_, b) in zip(
+        trees.named_leaves(reference), trees.named_leaves(state), strict=True
+    ):
         assert torch.allclose(a.double(), b.double().cpu(), atol=2e-3), name
     for one, other in zip(expected, metrics, strict=True):
         assert all(torch.allclose(one[name], other[name].cpu(), atol=1e-3) for name in one)
@@ -121,7 +128,9 @@ def test_samples_have_the_shape_of_the_data(toy_data, strategy, networks):
     noise = torch.randn(7, 6)
     images = small.strategy.generate(state, noise, labels)
     assert images.shape == (7, *toy_data.shape) and images.abs().max() <= 1
-    assert torch.allclose(small.strategy.generate(state, noise[2:3], labels[2:3]), images[2:3], atol=1e-5)
+    assert torch.allclose(
+        small.strategy.generate(state, noise[2:3], labels[2:3]), images[2:3], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(

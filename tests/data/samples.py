@@ -14,7 +14,9 @@ def idx_bytes(array: np.ndarray) -> bytes:
     return header + array.astype(np.uint8).tobytes()
 
 
-def write_idx(folder: Path, prefix: str, count: int = 20, *, gzipped: bool = True, value: int = 7) -> None:
+def write_idx(
+    folder: Path, prefix: str, count: int = 20, *, gzipped: bool = True, value: int = 7
+) -> None:
     """An images and a labels file; every pixel has the given value, the labels go round."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
@@ -40,13 +42,21 @@ def write_cifar10_binary(folder: Path, count: int = 10) -> None:
         (folder / f"{name}.bin").write_bytes(cifar_records(count).tobytes())
 
 
-def write_cifar_python(path: Path, records: np.ndarray, label_key: str, label_bytes: int = 1) -> None:
+def write_cifar_python(
+    path: Path, records: np.ndarray, label_key: str, label_bytes: int = 1
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     labels = records[:, label_bytes - 1].tolist()
-    batch = {"data": records[:, label_bytes:], label_key: labels, "filenames": ["a.png"] * len(labels)}
+    batch = {
+        "data": records[:, label_bytes:],
+        label_key: labels,
+        "filenames": ["a.png"] * len(labels),
+    }
     path.write_bytes(pickle.dumps(batch, protocol=2))
 
 
-def write_image(path: Path, size: tuple[int, int] = (8, 8), mode: str = "RGB", colour: object = 0) -> None:
+def write_image(
+    path: Path, size: tuple[int, int] = (8, 8), mode: str = "RGB", colour: object = 0
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, colour).save(path)  # type: ignore[arg-type]

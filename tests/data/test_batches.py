@@ -17,7 +17,9 @@ def test_every_image_once_an_epoch(toy_data):
     batch = make(toy_data, [share]).draw(0, 6)  # two epochs of twelve
     seen = batch.images[0].flatten(0, 1)
     for epoch in (seen[:12], seen[12:]):
-        assert sorted(image.sum() for image in epoch) == sorted(image.sum() for image in toy_data.images[share])
+        assert sorted(image.sum() for image in epoch) == sorted(
+            image.sum() for image in toy_data.images[share]
+        )
     assert not torch.equal(seen[:12], seen[12:]), "each epoch has its own order"
 
 
@@ -26,7 +28,9 @@ def test_shares_smaller_than_a_batch_wrap_around(toy_data):
     assert batch.images.shape == (3, 3, 4, 1, 8, 8)
     assert [labels.unique().tolist() for labels in batch.labels] == [[0], [1], [2]]
     twos = batch.images[2].flatten(0, 1).flatten(1).float().mean(1)
-    assert len(twos.unique()) == 2 and (twos == twos[0]).sum() == 6, "both images of class 2 equally often"
+    assert len(twos.unique()) == 2 and (twos == twos[0]).sum() == 6, (
+        "both images of class 2 equally often"
+    )
 
 
 def test_any_stretch_of_the_stream_is_the_same(toy_data):
@@ -46,7 +50,9 @@ def test_seeds_and_members_have_their_own_order(toy_data):
     shares = [torch.arange(12)] * 2
     first, second = make(toy_data, shares, batch_size=12).draw(0, 1).images
     assert not torch.equal(first, second)
-    assert not torch.equal(first, make(toy_data, shares, batch_size=12, seed=1).draw(0, 1).images[0])
+    assert not torch.equal(
+        first, make(toy_data, shares, batch_size=12, seed=1).draw(0, 1).images[0]
+    )
 
 
 def test_half_of_the_images_are_mirrored_by_position_alone(toy_data):

@@ -56,7 +56,13 @@ def _python2_batch(records: np.ndarray) -> bytes:
     count = len(records)
     dtype = b"cnumpy\ndtype\n(" + string(b"u1") + integer(0) + integer(1) + b"tR("
     dtype += integer(3) + string(b"|") + b"NNN" + integer(-1) + integer(-1) + integer(0) + b"tb"
-    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(" + integer(0) + b"t" + string(b"b") + b"tR("
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n("
+        + integer(0)
+        + b"t"
+        + string(b"b")
+        + b"tR("
+    )
     array += integer(1) + b"(" + integer(count) + integer(3072) + b"t" + dtype + b"\x89"
     array += string(records[:, 1:].tobytes()) + b"tb"
     labels = b"(" + b"".join(integer(int(label)) for label in records[:, 0]) + b"l"
@@ -79,7 +85,9 @@ def test_reads_what_python_3_wrote(tmp_path, protocol, as_bytes):
     if as_bytes:
         batch = {key.encode(): value for key, value in batch.items()}
     (tmp_path / "b").write_bytes(pickle.dumps(batch, protocol=protocol))
-    assert np.array_equal(read_python([tmp_path / "b"], "labels", 10)[0].reshape(3, -1), records[:, 1:])
+    assert np.array_equal(
+        read_python([tmp_path / "b"], "labels", 10)[0].reshape(3, -1), records[:, 1:]
+    )
 
 
 class _Touch:
@@ -135,7 +143,9 @@ def test_names_of_both_layouts(tmp_path):
 def test_loads_cifar10_in_both_layouts(tmp_path):
     write_cifar10_binary(tmp_path / "bin" / "cifar-10-batches-bin")
     for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
-        write_cifar_python(tmp_path / "py" / "cifar-10-batches-py" / name, cifar_records(10), "labels")
+        write_cifar_python(
+            tmp_path / "py" / "cifar-10-batches-py" / name, cifar_records(10), "labels"
+        )
     binary = load(DataConfig(name="cifar10", path=str(tmp_path / "bin")))
     python = load(DataConfig(name="cifar10", path=str(tmp_path / "py")))
     assert binary.shape == (3, 32, 32) and binary.counts == [5] * 10 and binary.classes[3] == "cat"

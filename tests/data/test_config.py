@@ -16,7 +16,10 @@ from remuda.errors import UserError
         ({"channels": -3}, "data.channels must be 0 or more, not -3"),
         ({"limit": -10}, "data.limit must be 0 or more, not -10"),
         ({"ranks": (0, 1)}, "data.ranks has a meaning with {rank} or {host} in data.path alone"),
-        ({"partition": "random"}, "data.partition must be one of auto, all, class, iid, dirichlet, subset"),
+        (
+            {"partition": "random"},
+            "data.partition must be one of auto, all, class, iid, dirichlet, subset",
+        ),
     ],
 )
 def test_a_value_out_of_range_is_named(values, message):

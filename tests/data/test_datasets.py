@@ -9,7 +9,11 @@ from .samples import write_idx
 
 def test_digits_are_split_by_every_sixth_of_a_class():
     train, test = load(DataConfig()), load(DataConfig(), "test")
-    assert train.shape == (1, 8, 8) and train.images.dtype == torch.uint8 and train.labels.dtype == torch.int64
+    assert (
+        train.shape == (1, 8, 8)
+        and train.images.dtype == torch.uint8
+        and train.labels.dtype == torch.int64
+    )
     assert len(train.labels) + len(test.labels) == 1797
     assert all(5 * b <= a <= 5 * b + 5 for a, b in zip(train.counts, test.counts, strict=True))
     assert train.images.max() == 255 and train.classes == tuple("0123456789")
@@ -50,7 +54,9 @@ def test_channels_that_cannot_be_made():
     ],
 )
 def test_an_unknown_name_gets_the_nearest(name, nearest):
-    with pytest.raises(UserError, match=f"there is no data set .* did you mean {nearest}: known") as caught:
+    with pytest.raises(
+        UserError, match=f"there is no data set .* did you mean {nearest}: known"
+    ) as caught:
         load(DataConfig(name=name))
     assert all(known in str(caught.value) for known in DATASETS)
 

@@ -90,7 +90,9 @@ def _config(tmp_path: Path) -> DataConfig:
 
 
 def _left_over(tmp_path: Path) -> list[str]:
-    return sorted(str(p.relative_to(tmp_path / "data")) for p in (tmp_path / "data").rglob("*") if p.is_file())
+    return sorted(
+        str(p.relative_to(tmp_path / "data")) for p in (tmp_path / "data").rglob("*") if p.is_file()
+    )
 
 
 def test_a_good_download_is_kept_and_used_again(site, tmp_path):
@@ -112,7 +114,9 @@ def test_what_is_there_is_not_fetched_again(site, tmp_path):
 
 def test_missing_on_the_first_mirror_means_the_second(site, tmp_path):
     obtain(_publish_mnist(site, tmp_path, "second"), "train", _config(tmp_path))
-    assert site.requests == [f"/{mirror}/{name}" for name in _FILES for mirror in ("first", "second")]
+    assert site.requests == [
+        f"/{mirror}/{name}" for name in _FILES for mirror in ("first", "second")
+    ]
 
 
 @pytest.mark.parametrize("trouble", ["checksum", "truncated"])
@@ -149,7 +153,9 @@ def test_an_archive_is_unpacked_and_dropped(site, tmp_path):
             tar.addfile(member, io.BytesIO(raw))
     site.files["/cifar-100-binary.tar.gz"] = stream.getvalue()
     package = replace(SOURCES["cifar100"].packages["train"][0], md5=_md5(stream.getvalue()))
-    source = replace(SOURCES["cifar100"], mirrors=(f"{site.url}/",), packages={"train": (package,), "test": ()})
+    source = replace(
+        SOURCES["cifar100"], mirrors=(f"{site.url}/",), packages={"train": (package,), "test": ()}
+    )
     obtain(source, "train", _config(tmp_path))
     assert _left_over(tmp_path) == [
         ".cifar100.lock",
@@ -196,10 +202,20 @@ print(len(obtain(source, "train", DataConfig(path=folder)).paths))
 def test_of_two_processes_one_downloads_and_the_other_waits(site, tmp_path):
     source = _publish_mnist(site, tmp_path, "first")
     site.delay = 0.3
-    arguments = [source.mirrors[0], str(tmp_path / "data"), *(p.md5 for p in source.packages["train"])]
+    arguments = [
+        source.mirrors[0],
+        str(tmp_path / "data"),
+        *(p.md5 for p in source.packages["train"]),
+    ]
     pipe = subprocess.PIPE
     children = [
-        subprocess.Popen([sys.executable, "-c", _CHILD, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", _CHILD, *arguments],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+        )
         for _ in range(2)
     ]
     for child in children:
@@ -220,5 +236,7 @@ def test_a_full_disk_is_said(site, tmp_path, monkeypatch):
 
     monkeypatch.setattr("remuda.data.download.publish", full)
     source = _publish_mnist(site, tmp_path, "first")
-    with pytest.raises(UserError, match=r"cannot be written into .* \(No space left on device\): make room"):
+    with pytest.raises(
+        UserError, match=r"cannot be written into .* \(No space left on device\): make room"
+    ):
         obtain(source, "train", _config(tmp_path))

@@ -145,7 +145,10 @@ def test_without_a_network_the_sentence_says_what_to_put_where(tmp_path):
     with pytest.raises(UserError) as caught:
         obtain(_offline("mnist"), "test", config)
     text = str(caught.value)
-    assert f"put mnist/t10k-images-idx3-ubyte.gz and mnist/t10k-labels-idx1-ubyte.gz into {tmp_path}" in text
+    assert (
+        f"put mnist/t10k-images-idx3-ubyte.gz and mnist/t10k-labels-idx1-ubyte.gz into {tmp_path}"
+        in text
+    )
     assert "Connection refused" in text
     with pytest.raises(UserError, match=f"put cifar-100-binary.tar.gz into {tmp_path}"):
         obtain(_offline("cifar100"), "train", config)

@@ -67,11 +67,15 @@ def test_without_size_all_must_be_square_and_alike(tmp_path):
 def test_channels_are_kept_or_converted(tmp_path):
     write_image(tmp_path / "1.png", mode="L", colour=100)
     write_image(tmp_path / "2.png", mode="RGB", colour=(255, 0, 0))
-    with pytest.raises(UserError, match=r"2.png has 3 channels but .*1.png has 1: set data.channels"):
+    with pytest.raises(
+        UserError, match=r"2.png has 3 channels but .*1.png has 1: set data.channels"
+    ):
         _load(tmp_path)
     assert _load(tmp_path, channels=1).images[:, 0, 0, 0].tolist() == [100, 76]
     assert _load(tmp_path, channels=3).images[:, 2, 0, 0].tolist() == [100, 0]
-    with pytest.raises(UserError, match=r"data.channels must be 0, 1, 3 or the 1 that .*1.png has, not 4"):
+    with pytest.raises(
+        UserError, match=r"data.channels must be 0, 1, 3 or the 1 that .*1.png has, not 4"
+    ):
         _load(tmp_path, channels=4)
 
 
@@ -111,7 +115,9 @@ def test_a_corrupt_image_is_named_among_many(tmp_path):
     whole = (tmp_path / "150.png").read_bytes()
     for raw in (b"no image", whole[: len(whole) // 2], b""):
         (tmp_path / "150.png").write_bytes(raw)
-        with pytest.raises(UserError, match=r"150.png is not an image that can be read .*: repair or remove it"):
+        with pytest.raises(
+            UserError, match=r"150.png is not an image that can be read .*: repair or remove it"
+        ):
             _load(tmp_path)
 
 
@@ -127,7 +133,9 @@ def test_too_big_for_memory(tmp_path, monkeypatch):
     for i in range(10):
         write_image(tmp_path / f"{i}.png")
     monkeypatch.setattr("remuda.data.folder.available_bytes", lambda: 700)
-    with pytest.raises(UserError, match=r"but 0.0 GB of memory are free: set data.limit to at most 3,"):
+    with pytest.raises(
+        UserError, match=r"but 0.0 GB of memory are free: set data.limit to at most 3,"
+    ):
         _load(tmp_path)
     assert len(_load(tmp_path, limit=3).labels) == 3
 

@@ -28,7 +28,10 @@ def test_reads_plain_and_gzipped_whatever_the_name(tmp_path, pack):
         (idx_bytes(_IMAGES[0]) + bytes(9), "magic number is 0x00000802 instead of 0x00000803"),
         (b"<html>not what you wanted</html>", "magic number"),
         (gzip.compress(idx_bytes(_IMAGES), mtime=0)[:-9], "truncated or corrupt gzip"),
-        (gzip.compress(idx_bytes(_IMAGES), mtime=0)[:20] + b"xxxxxxxxxxxxxxxxxxx", "truncated or corrupt gzip"),
+        (
+            gzip.compress(idx_bytes(_IMAGES), mtime=0)[:20] + b"xxxxxxxxxxxxxxxxxxx",
+            "truncated or corrupt gzip",
+        ),
         (b"\x1f\x8b", "truncated or corrupt gzip"),
     ],
 )

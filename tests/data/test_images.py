@@ -23,10 +23,14 @@ def test_what_has_the_right_type_stays():
 def test_resize_keeps_a_plain_image_plain_and_averages_when_it_shrinks():
     plain = torch.full((2, 3, 5, 5), 77, dtype=torch.uint8)
     for size in (2, 5, 9):
-        assert torch.equal(resize(plain, size), torch.full((2, 3, size, size), 77, dtype=torch.uint8))
+        assert torch.equal(
+            resize(plain, size), torch.full((2, 3, size, size), 77, dtype=torch.uint8)
+        )
     stripes = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
     stripes[..., ::2] = 200
-    assert (resize(stripes, 2).float() - 100).abs().max() < 30  # without antialiasing it would be 0 or 200
+    assert (
+        resize(stripes, 2).float() - 100
+    ).abs().max() < 30  # without antialiasing it would be 0 or 200
 
 
 def test_resize_works_in_chunks(monkeypatch):
@@ -40,5 +44,7 @@ def test_grey_and_colour():
     red = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
     red[:, 0] = 255
     assert to_grey(red).unique().tolist() == [76]
-    assert torch.equal(to_grey(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)).flatten(), torch.tensor([255]))
+    assert torch.equal(
+        to_grey(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)).flatten(), torch.tensor([255])
+    )
     assert to_colour(to_grey(red)).shape == (1, 3, 2, 2)

@@ -34,7 +34,9 @@ def test_iid_shares_are_disjoint_near_equal_and_cover_all(labels, num_members, s
 
 
 @given(_labels, st.integers(1, 12), _seeds, st.floats(1e-6, 1e6))
-def test_dirichlet_shares_are_disjoint_cover_all_and_leave_nobody_empty(labels, num_members, seed, alpha):
+def test_dirichlet_shares_are_disjoint_cover_all_and_leave_nobody_empty(
+    labels, num_members, seed, alpha
+):
     if num_members > len(labels):
         return
     shares = _shares(labels, num_members, seed, partition="dirichlet", alpha=alpha)
@@ -52,8 +54,13 @@ def test_a_subset_has_its_size_and_no_repeats(labels, num_members, seed, fractio
 @settings(max_examples=30)
 @given(_labels, st.sampled_from(["iid", "dirichlet", "subset"]), _seeds)
 def test_the_seed_decides_and_nothing_else(labels, rule, seed):
-    first, again = _shares(labels, 1, seed, partition=rule), _shares(labels, 1, seed, partition=rule)
-    assert all(torch.equal(a, b) and a.dtype == torch.int64 for a, b in zip(first, again, strict=True))
+    first, again = (
+        _shares(labels, 1, seed, partition=rule),
+        _shares(labels, 1, seed, partition=rule),
+    )
+    assert all(
+        torch.equal(a, b) and a.dtype == torch.int64 for a, b in zip(first, again, strict=True)
+    )
 
 
 @given(_labels, st.integers(0, 100))

@@ -3,10 +3,13 @@
 import pytest
 import torch
 
-from remuda import trees
 from remuda.engines import Metered, Scan, Stacked
+from remuda.tensors import trees
 
-ROWS = {"w": torch.tensor([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]]), "count": torch.tensor([7, 8, 9])}
+ROWS = {
+    "w": torch.tensor([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]]),
+    "count": torch.tensor([7, 8, 9]),
+}
 ENGINES = [Stacked(3, layout="loop"), Stacked(3, layout="vmap"), Metered(Stacked(3))]
 
 
@@ -20,7 +23,9 @@ def test_who_is_here(engine):
 
 
 def test_map_runs_every_member(engine):
-    total, twice = engine.map(lambda row, x: (row["w"].sum() + x, {"y": 2 * x}), ROWS, torch.tensor([1.0, 2.0, 3.0]))
+    total, twice = engine.map(
+        lambda row, x: (row["w"].sum() + x, {"y": 2 * x}), ROWS, torch.tensor([1.0, 2.0, 3.0])
+    )
     assert total.tolist() == [12, 24, 47] and twice["y"].tolist() == [2, 4, 6]
 
 
@@ -99,7 +104,10 @@ def test_seconds_and_calls_of_each_verb(monkeypatch):
     engine.gather(lambda server, got: server, torch.zeros(()), rows)
     engine.map(lambda row: row, ROWS)
     assert engine.verbs == {"map": 33.0, "take": 2.0, "mean": 4.0, "scatter": 8.0, "gather": 16.0}
-    assert engine.calls == {"map": 2, "take": 1, "mean": 1, "scatter": 1, "gather": 1} and not engine.seconds
+    assert (
+        engine.calls == {"map": 2, "take": 1, "mean": 1, "scatter": 1, "gather": 1}
+        and not engine.seconds
+    )
     engine.reset()
     assert not engine.verbs and not engine.calls
 

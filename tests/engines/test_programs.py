@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from remuda import seeds, trees
 from remuda.data.batches import Batch
 from remuda.engines import Scan, Stacked
 from remuda.engines.programs import Piece
@@ -11,6 +10,7 @@ from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
 from remuda.networks import DCGAN, MLP, WCGAN
 from remuda.strategies import Cellular, ClassParallel
+from remuda.tensors import random, trees
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LONG_ON_A_CPU = pytest.mark.soak if DEVICE == "cpu" else pytest.mark.filterwarnings("default")
@@ -39,9 +39,9 @@ def compiled_and_eager():
         engine.say = said.append
         pairs = engine.create(game.init)
         for t in range(2):
-            key = torch.tensor(seeds.key(0, "test", t), device=DEVICE)
-            real = seeds.uniform(seeds.fold(key, 1), (3, 3, 1, 4, 1, 2, 2))
-            noise = seeds.normal(seeds.fold(key, 2), (3, 3, 1, 4, 3))
+            key = torch.tensor(random.key(0, "test", t), device=DEVICE)
+            real = random.uniform(random.fold(key, 1), (3, 3, 1, 4, 1, 2, 2))
+            noise = random.normal(random.fold(key, 2), (3, 3, 1, 4, 3))
             labels = torch.zeros(3, 3, 1, 4, dtype=torch.int64, device=DEVICE)
             keys = torch.zeros(3, 3, 1, dtype=torch.int64, device=DEVICE)
             before = trees.map(torch.clone, pairs)
@@ -68,7 +68,10 @@ def test_a_step_in_pieces_equals_the_whole_step():
     options = dict(loss="wasserstein", generator_lr=1e-2, ema=0.5, shift=0.5, cutout=0.5)
     strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options)
     strategy = strategy.bind(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
-    real = Batch(torch.randint(0, 256, (2, 6, 4, 1, 2, 2), dtype=torch.uint8), torch.zeros(2, 6, 4, dtype=torch.int64))
+    real = Batch(
+        torch.randint(0, 256, (2, 6, 4, 1, 2, 2), dtype=torch.uint8),
+        torch.zeros(2, 6, 4, dtype=torch.int64),
+    )
     real = Batch(*(leaf.to(DEVICE) for leaf in real))
     ends = []
     for compiled in (True, False):
@@ -85,7 +88,9 @@ def test_a_step_in_pieces_equals_the_whole_step():
 def test_many_programs_in_one_process(monkeypatch):
     """The compiler gives up after compiling a code object eight times; so every piece has one of its own."""
     compile_ = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda fn, **options: compile_(fn, backend="eager", **options))
+    monkeypatch.setattr(
+        torch, "compile", lambda fn, **options: compile_(fn, backend="eager", **options)
+    )
     position = torch.zeros(1, dtype=torch.int64)
     for factor in range(10):
         piece = Piece(lambda carry, x, factor=factor: (carry, factor * x), 1, torch.float32)
@@ -102,7 +107,9 @@ def test_chunks_change_nothing():
 
     whole = Stacked(5, layout="vmap").map(Scan(step), rows, inputs)
     for chunk in (1, 2, 3, 5):
-        assert trees.equal(Stacked(5, layout="vmap", chunk=chunk).map(Scan(step), rows, inputs), whole)
+        assert trees.equal(
+            Stacked(5, layout="vmap", chunk=chunk).map(Scan(step), rows, inputs), whole
+        )
 
 
 def test_a_full_memory_halves_the_chunk(monkeypatch):
@@ -117,15 +124,25 @@ def test_a_full_memory_halves_the_chunk(monkeypatch):
         return stacked(fn, rows)
 
     monkeypatch.setattr(engine, "_map_stacked", small_memory)
-    assert engine.map(lambda row: row["x"] + 1, {"x": torch.arange(5.0)}).tolist() == [1, 2, 3, 4, 5]
+    assert engine.map(lambda row: row["x"] + 1, {"x": torch.arange(5.0)}).tolist() == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     assert engine.chunk == 2 and len(said) == 2
 
-    monkeypatch.setattr(engine, "_map_stacked", lambda fn, rows: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    monkeypatch.setattr(
+        engine, "_map_stacked", lambda fn, rows: (_ for _ in ()).throw(torch.OutOfMemoryError())
+    )
     with pytest.raises(torch.OutOfMemoryError):
         engine.map(lambda row: row["x"], {"x": torch.arange(5.0)})
 
 
-@pytest.mark.skipif(DEVICE == "cuda", reason="breaks the C++ compiler, which a GPU's programs do not use")
+@pytest.mark.skipif(
+    DEVICE == "cuda", reason="breaks the C++ compiler, which a GPU's programs do not use"
+)
 def test_a_compiler_that_fails_is_named_with_the_remedy():
     engine = Stacked(2, layout="vmap", compile=True)
     with (
@@ -139,8 +156,12 @@ def test_a_compiler_that_fails_is_named_with_the_remedy():
 @pytest.mark.parametrize("loss", ["non-saturating", "wasserstein"])
 def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
     """On a GPU in the sizes of CIFAR-10, where a compiler's padding of strides once gave wrong slopes."""
-    members, batch, shape, width = (4, 32, (3, 32, 32), 64) if DEVICE == "cuda" else (2, 3, (3, 16, 16), 8)
-    networks = WCGAN(width=width, critic_width=width) if loss == "wasserstein" else DCGAN(width=width)
+    members, batch, shape, width = (
+        (4, 32, (3, 32, 32), 64) if DEVICE == "cuda" else (2, 3, (3, 16, 16), 8)
+    )
+    networks = (
+        WCGAN(width=width, critic_width=width) if loss == "wasserstein" else DCGAN(width=width)
+    )
     changes = dict(shift=0.125, cutout=0.5) if loss == "wasserstein" else {}
     betas = dict(discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
     strategy = ClassParallel(batch_size=batch, loss=loss, **betas, **changes)
@@ -161,7 +182,9 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
     "options",
     [
         dict(skip_discriminator=1, mustangs="update"),
-        pytest.param(dict(selection="none", population=2, mustangs="creation"), marks=LONG_ON_A_CPU),
+        pytest.param(
+            dict(selection="none", population=2, mustangs="creation"), marks=LONG_ON_A_CPU
+        ),
     ],
     ids=str,
 )
@@ -173,8 +196,13 @@ def test_a_round_of_cells_compiled_equals_eager(options):
         engine = Stacked(4, DEVICE, "vmap", compile=compiled, precision="fp32")
         state = strategy.init(engine)
         for t in (1, 2):
-            images = torch.randint(0, 256, (4, 4, 4, 1, 2, 2), generator=torch.Generator().manual_seed(t))
-            batch = Batch(images.to(torch.uint8).to(DEVICE), torch.zeros(4, 4, 4, dtype=torch.int64, device=DEVICE))
+            images = torch.randint(
+                0, 256, (4, 4, 4, 1, 2, 2), generator=torch.Generator().manual_seed(t)
+            )
+            batch = Batch(
+                images.to(torch.uint8).to(DEVICE),
+                torch.zeros(4, 4, 4, dtype=torch.int64, device=DEVICE),
+            )
             state, _ = strategy.round(engine, state, batch, t)
         states.append(state)
     for (name, one), (_, other) in zip(*map(trees.named_leaves, states), strict=True):

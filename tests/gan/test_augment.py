@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch import nn
 
-from remuda import calculus
 from remuda.errors import UserError
 from remuda.gan.augment import Augmented, cut, shifted
 from remuda.gan.players import apply, tensors_of
 from remuda.networks.mlp import MLP
 from remuda.strategies.standalone import Standalone
+from remuda.tensors import calculus
 
 IMAGES = torch.arange(1.0, 25.0).reshape(2, 1, 3, 4)
 
@@ -32,7 +32,9 @@ def test_cuts_by_hand():
 @pytest.mark.parametrize("side, part", [(8, 0.4), (8, 0.125), (16, 0.3), (16, 0.5), (7, 0.3)])
 def test_both_borders_are_cut_as_often(side, part):
     places = (torch.arange(3600.0) + 0.5) / 3600
-    images = cut(torch.ones(3600, 1, side, side), torch.stack([torch.full((3600,), 0.5), places]), part)
+    images = cut(
+        torch.ones(3600, 1, side, side), torch.stack([torch.full((3600,), 0.5), places]), part
+    )
     columns = (images[:, 0, side // 2] == 0).double().mean(0)
     assert torch.allclose(columns, columns.flip(0), atol=2e-3) and columns.min() > 0
 
@@ -49,7 +51,9 @@ class Sum(nn.Module):
     """Weighs the pixels with the numbers 1, 2, ..."""
 
     def forward(self, images, labels):
-        return (images * torch.arange(1.0, 1 + images[0].numel()).reshape(images[0].shape)).sum((1, 2, 3))
+        return (images * torch.arange(1.0, 1 + images[0].numel()).reshape(images[0].shape)).sum(
+            (1, 2, 3)
+        )
 
 
 def test_each_pass_draws_anew_and_slopes_find_their_way_back():
@@ -61,8 +65,12 @@ def test_each_pass_draws_anew_and_slopes_find_their_way_back():
     again, _ = apply(module, params, buffers, images, labels)
     second, _ = apply(module, params, then, images, labels)
     assert first.equal(again) and not first.isclose(second).any()
-    slope = calculus.slope(lambda images: apply(module, params, buffers, images, labels)[0].sum(), images)
-    assert (slope * images).sum().item() == pytest.approx(first.sum().item(), rel=1e-5), "the whole is linear"
+    slope = calculus.slope(
+        lambda images: apply(module, params, buffers, images, labels)[0].sum(), images
+    )
+    assert (slope * images).sum().item() == pytest.approx(first.sum().item(), rel=1e-5), (
+        "the whole is linear"
+    )
     assert apply(module.eval(), params, buffers, images, labels)[0].equal(Sum()(images, labels))
 
 
@@ -75,7 +83,9 @@ def test_members_in_a_stack_draw_as_alone():
         return apply(module, {}, {"key": key}, images, labels)[0]
 
     stacked = torch.func.vmap(judge)(keys, images)
-    assert torch.allclose(stacked, torch.stack([judge(*one) for one in zip(keys, images, strict=True)]))
+    assert torch.allclose(
+        stacked, torch.stack([judge(*one) for one in zip(keys, images, strict=True)])
+    )
 
 
 def test_points_are_not_shifted():

@@ -3,16 +3,20 @@
 import pytest
 import torch
 
-from remuda import seeds, trees
 from remuda.gan import GAN, LOSSES, Adam, Pair
 from remuda.gan.contest import Contest, Sides, Turns
 from remuda.gan.losses import MUSTANGS, drawn_loss
 from remuda.gan.players import apply
 from remuda.networks import DCGAN, MLP
 from remuda.networks.acgan import ACGANMLP
+from remuda.tensors import random, trees
 
 SHAPE = (1, 8, 8)
-NETWORKS = {"mlp": MLP(latent=5, hidden=7), "dcgan": DCGAN(latent=5, width=8), "acgan": ACGANMLP(latent=5, hidden=7)}
+NETWORKS = {
+    "mlp": MLP(latent=5, hidden=7),
+    "dcgan": DCGAN(latent=5, width=8),
+    "acgan": ACGANMLP(latent=5, hidden=7),
+}
 
 
 def contest(networks="mlp", own_rates=False, drawing="none", discriminator_steps=1, **settings):
@@ -30,9 +34,16 @@ def contest(networks="mlp", own_rates=False, drawing="none", discriminator_steps
 def turns(num, individuals=1, rivals=0, batch=6):
     torch.manual_seed(0)
     images, labels = torch.rand(num, batch, *SHAPE) * 2 - 1, torch.randint(0, 3, (num, batch))
-    keys = torch.tensor([seeds.key(0, "turn", n) for n in range(num)])
+    keys = torch.tensor([random.key(0, "turn", n) for n in range(num)])
     chosen = torch.eye(3)[torch.arange(num)[:, None].expand(-1, individuals) % 3]
-    return Turns(images, labels, torch.randn(num, batch, 5), keys, torch.full((num, individuals, 2), rivals), chosen)
+    return Turns(
+        images,
+        labels,
+        torch.randn(num, batch, 5),
+        keys,
+        torch.full((num, individuals, 2), rivals),
+        chosen,
+    )
 
 
 @pytest.mark.parametrize("networks", NETWORKS)
@@ -44,7 +55,10 @@ def test_all_against_all_is_a_double_loop(networks):
     of_g, of_d = game.losses(*players, images, labels, noise, torch.tensor(8))
     for i in range(3):
         for j in range(2):
-            g, d = trees.row(generators.generators.player, i), trees.row(discriminators.discriminators.player, j)
+            g, d = (
+                trees.row(generators.generators.player, i),
+                trees.row(discriminators.discriminators.player, j),
+            )
             fakes, _ = apply(game.gan.generator, g.params, g.buffers, noise, labels)
             on_fakes, _ = apply(game.gan.discriminator, d.params, d.buffers, fakes, labels)
             on_real, _ = apply(game.gan.discriminator, d.params, d.buffers, images, labels)
@@ -55,11 +69,16 @@ def test_all_against_all_is_a_double_loop(networks):
 
 
 @pytest.mark.parametrize("networks", NETWORKS)
-@pytest.mark.parametrize("settings", [{}, {"loss": LOSSES["wasserstein"], "lipschitz": "penalty"}], ids=["", "penalty"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"loss": LOSSES["wasserstein"], "lipschitz": "penalty"}], ids=["", "penalty"]
+)
 def test_losses_are_those_that_are_trained(networks, settings):
     """With the class loss of an auxiliary classifier, and with the penalty for slopes."""
     game = contest(networks, **settings)
-    generators, discriminators = game.enter([1, 2, 3]).generators.player, game.enter([4, 5]).discriminators.player
+    generators, discriminators = (
+        game.enter([1, 2, 3]).generators.player,
+        game.enter([4, 5]).discriminators.player,
+    )
     images, labels, noise = (leaf[0] for leaf in turns(1)[:3])
     key = torch.tensor(8)
     of_g, of_d = game.losses(generators, discriminators, images, labels, noise, key)
@@ -81,7 +100,7 @@ def test_fitness_is_a_measure_of_the_losses():
     images, labels, key = turns(1).images[0], turns(1).labels[0], torch.tensor(7)
     of_g, of_d = game.fitnesses(sides, lambda losses: losses.amax(1), images, labels, key)
     players = sides.generators.player, sides.discriminators.player
-    losses = game.losses(*players, images, labels, seeds.normal(key, (6, 5)), seeds.fold(key, 1))
+    losses = game.losses(*players, images, labels, random.normal(key, (6, 5)), random.fold(key, 1))
     assert torch.equal(of_g, losses[0].amax(1)) and torch.equal(of_d, losses[1].amax(1))
 
 
@@ -100,7 +119,10 @@ def test_discriminators_rest_while_generators_go_on():
     game = contest()
     sides = game.enter([3])
     after, _ = game.train(sides, None, turns(4))
-    assert after.generators.player.moments.steps == 4 and after.discriminators.player.moments.steps == 1
+    assert (
+        after.generators.player.moments.steps == 4
+        and after.discriminators.player.moments.steps == 1
+    )
     both = game.enter([3, 4])
     after, _ = game.train(both, None, turns(4, individuals=2))
     assert after.generators.player.moments.steps.tolist() == [4, 4]
@@ -116,16 +138,20 @@ def test_an_opponent_is_the_one_of_that_number():
         played = turns(1, rivals=rival)
         after, _ = game.train(sides, others, played)
         opponent = game.enter([key])
-        fakes, _, _ = game.gan.imagine(trees.row(opponent.generators.player, 0), played.noise[0], played.labels[0])
+        fakes, _, _ = game.gan.imagine(
+            trees.row(opponent.generators.player, 0), played.noise[0], played.labels[0]
+        )
         one = trees.row(sides.discriminators.player, 0)
-        key_ = seeds.fold(played.keys[0], 0)
+        key_ = random.fold(played.keys[0], 0)
         expected, _ = game.gan.discriminate(one, played.images[0], fakes, played.labels[0], key_)
         assert trees.equal(trees.row(after.discriminators.player, 0), expected)
         judge = expected if rival == 0 else trees.row(opponent.discriminators.player, 0)
         mine = trees.row(sides.generators.player, 0)
         fakes, _, pull = game.gan.imagine(mine, played.noise[0], played.labels[0])
         _, feedback, _ = game.gan.judge(judge, fakes, played.labels[0])
-        assert trees.equal(trees.row(after.generators.player, 0), game.gan.descend(mine, pull(feedback)))
+        assert trees.equal(
+            trees.row(after.generators.player, 0), game.gan.descend(mine, pull(feedback))
+        )
     assert trees.equal(others, before)
 
 
@@ -136,7 +162,10 @@ def test_learning_rates_of_their_own_take_effect():
     rates = torch.tensor([0.003, 0.0])
     sides = Sides(sides.generators._replace(lr=rates), sides.discriminators._replace(lr=2 * rates))
     after, _ = game.train(sides, None, turns(1, individuals=2))
-    for side, new, factor in ((sides.generators, after.generators, 1), (sides.discriminators, after.discriminators, 2)):
+    for side, new, factor in (
+        (sides.generators, after.generators, 1),
+        (sides.discriminators, after.discriminators, 2),
+    ):
         name = "layers.4.bias"
         steps = (new.player.params[name] - side.player.params[name]).abs().amax(1)
         assert torch.allclose(steps, factor * rates, atol=1e-5)
@@ -160,7 +189,9 @@ def test_losses_are_drawn_at_creation_or_for_every_update(individuals):
     for drawing in ("none", "creation", "update"):
         game = contest(drawing=drawing)
         sides = game.enter(list(range(individuals)))
-        sides = sides._replace(generators=sides.generators._replace(loss=torch.eye(3)[[0] * individuals]))
+        sides = sides._replace(
+            generators=sides.generators._replace(loss=torch.eye(3)[[0] * individuals])
+        )
         after, _ = game.train(sides, None, played)
         moments[drawing] = after.generators.player.moments.first["layers.4.bias"][0]
     # Of the same discriminator cross-entropy has twice the slope of the default, and least squares another one.

@@ -16,29 +16,44 @@ def value(name, player, *arguments):
 
 
 def test_cross_entropy_is_equation_3():
-    expected = -0.5 * (math.log(0.75) + math.log(0.5)) / 2 - 0.5 * (math.log(0.75) + math.log(0.25)) / 2
+    expected = (
+        -0.5 * (math.log(0.75) + math.log(0.5)) / 2 - 0.5 * (math.log(0.75) + math.log(0.25)) / 2
+    )
     assert value("non-saturating", "discriminator", REAL, FAKE, 1.0) == pytest.approx(expected)
     assert value("minimax", "discriminator", REAL, FAKE, 1.0) == pytest.approx(expected)
 
 
 def test_non_saturating_is_equation_4_negated():
-    assert value("non-saturating", "generator", FAKE) == pytest.approx(-0.5 * (math.log(0.25) + math.log(0.75)) / 2)
+    assert value("non-saturating", "generator", FAKE) == pytest.approx(
+        -0.5 * (math.log(0.25) + math.log(0.75)) / 2
+    )
 
 
 def test_minimax_generator_minimises_log_of_one_minus_d():
-    assert value("minimax", "generator", FAKE) == pytest.approx(0.5 * (math.log(0.75) + math.log(0.25)) / 2)
+    assert value("minimax", "generator", FAKE) == pytest.approx(
+        0.5 * (math.log(0.75) + math.log(0.25)) / 2
+    )
 
 
 def test_smoothing_mixes_both_targets_on_real_images():
-    on_real = -(0.9 * math.log(0.75) + 0.1 * math.log(0.25) + 0.9 * math.log(0.5) + 0.1 * math.log(0.5)) / 2
+    on_real = (
+        -(0.9 * math.log(0.75) + 0.1 * math.log(0.25) + 0.9 * math.log(0.5) + 0.1 * math.log(0.5))
+        / 2
+    )
     on_fake = -(math.log(0.75) + math.log(0.25)) / 2
-    assert value("non-saturating", "discriminator", REAL, FAKE, 0.9) == pytest.approx(0.5 * on_real + 0.5 * on_fake)
+    assert value("non-saturating", "discriminator", REAL, FAKE, 0.9) == pytest.approx(
+        0.5 * on_real + 0.5 * on_fake
+    )
 
 
 def test_the_others_by_hand():
     real, fake = torch.tensor([2.0, 0.0]), torch.tensor([-3.0, 0.5])
-    assert value("least-squares", "discriminator", real, fake, 1.0) == pytest.approx(0.5 * 1.0 + 0.5 * 9.25 / 2)
-    assert value("least-squares", "discriminator", real, fake, 0.5) == pytest.approx(0.5 * 1.25 + 0.5 * 9.25 / 2)
+    assert value("least-squares", "discriminator", real, fake, 1.0) == pytest.approx(
+        0.5 * 1.0 + 0.5 * 9.25 / 2
+    )
+    assert value("least-squares", "discriminator", real, fake, 0.5) == pytest.approx(
+        0.5 * 1.25 + 0.5 * 9.25 / 2
+    )
     assert value("least-squares", "generator", fake) == pytest.approx(0.5 * (16 + 0.25) / 2)
     assert value("wasserstein", "discriminator", real, fake, 1.0) == pytest.approx(-1.25 - 1.0)
     assert value("wasserstein", "generator", fake) == pytest.approx(1.25)
@@ -57,20 +72,28 @@ def test_far_outputs_stay_finite(name):
 def test_players_pull_in_opposite_directions(name):
     fake = torch.zeros(3, requires_grad=True)
     (by_generator,) = torch.autograd.grad(LOSSES[name].generator(fake), fake)
-    (by_discriminator,) = torch.autograd.grad(LOSSES[name].discriminator(torch.zeros(3), fake + 0.1, 1.0), fake)
+    (by_discriminator,) = torch.autograd.grad(
+        LOSSES[name].discriminator(torch.zeros(3), fake + 0.1, 1.0), fake
+    )
     assert (by_generator < 0).all() and (by_discriminator > 0).all()
 
 
 def test_class_loss_is_half_the_cross_entropy():
-    logits = torch.tensor([[LOG3, 0.0, -1e4], [0.0, 0.0, 0.0], [0.0, 1e4, 0.0]])  # P = 3/4, 1/4, 0; thirds; 0, 1, 0
+    logits = torch.tensor(
+        [[LOG3, 0.0, -1e4], [0.0, 0.0, 0.0], [0.0, 1e4, 0.0]]
+    )  # P = 3/4, 1/4, 0; thirds; 0, 1, 0
     labels = torch.tensor([0, 2, 1])
     expected = -0.5 * (math.log(3 / 4) + math.log(1 / 3) + math.log(1)) / 3
     assert class_loss(logits, labels).item() == pytest.approx(expected)
     assert class_loss(logits, labels).item() == pytest.approx(
         0.5 * torch.nn.functional.cross_entropy(logits, labels).item()
     )
-    together = torch.func.vmap(class_loss)(torch.stack([logits, -logits]), torch.stack([labels, labels]))
-    assert torch.allclose(together, torch.stack([class_loss(logits, labels), class_loss(-logits, labels)]))
+    together = torch.func.vmap(class_loss)(
+        torch.stack([logits, -logits]), torch.stack([labels, labels])
+    )
+    assert torch.allclose(
+        together, torch.stack([class_loss(logits, labels), class_loss(-logits, labels)])
+    )
 
 
 def test_gradient_penalty_by_hand():

@@ -41,7 +41,9 @@ def test_arguments_are_left_alone():
     params = {"w": torch.ones(3)}
     moments = ADAM.init(params)
     ADAM.step(params, {"w": torch.ones(3)}, moments)
-    assert params["w"].tolist() == [1, 1, 1] and moments.steps == 0 and moments.first["w"].sum() == 0
+    assert (
+        params["w"].tolist() == [1, 1, 1] and moments.steps == 0 and moments.first["w"].sum() == 0
+    )
 
 
 def test_a_rate_in_place_of_its_own():

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from remuda import calculus, seeds, trees
 from remuda.data import DataConfig
 from remuda.data.datasets import load
 from remuda.data.images import to_unit
@@ -11,6 +10,7 @@ from remuda.gan import GAN, LOSSES, Adam
 from remuda.gan.losses import class_loss, gradient_penalty
 from remuda.gan.players import apply
 from remuda.networks import ACGANMLP, DCGAN, MLP, ACGANMnist
+from remuda.tensors import calculus, random, trees
 
 LABELS = torch.tensor([[0, 1, 2, 0], [2, 2, 1, 0]])
 KEY = torch.tensor(11)
@@ -32,7 +32,12 @@ def make(networks=None, loss="non-saturating", **options):
 def inputs(gan, num_steps):
     torch.manual_seed(1)
     real = torch.rand(num_steps, 4, 1, 8, 8) * 2 - 1
-    return real, LABELS[:num_steps], torch.randn(num_steps, 4, gan.networks.latent), KEY + torch.arange(num_steps)
+    return (
+        real,
+        LABELS[:num_steps],
+        torch.randn(num_steps, 4, gan.networks.latent),
+        KEY + torch.arange(num_steps),
+    )
 
 
 def split(gan, outputs, labels):
@@ -53,9 +58,13 @@ def by_hand(gan, real, labels, noise, keys):
         d_optimizer.zero_grad()
         on_real, names_of_real = split(gan, discriminator(real[k], labels[k]), labels[k])
         on_fakes, names_of_fakes = split(gan, discriminator(fakes.detach(), labels[k]), labels[k])
-        loss = gan.loss.discriminator(on_real, on_fakes, gan.real_target) + names_of_real + names_of_fakes
+        loss = (
+            gan.loss.discriminator(on_real, on_fakes, gan.real_target)
+            + names_of_real
+            + names_of_fakes
+        )
         if gan.lipschitz == "penalty":
-            place = seeds.uniform(seeds.fold(keys[k], 0), (4, 1, 1, 1))
+            place = random.uniform(random.fold(keys[k], 0), (4, 1, 1, 1))
             between = (real[k] + place * (fakes.detach() - real[k])).requires_grad_()
             on_between, _ = split(gan, discriminator(between, labels[k]), labels[k])
             (slopes,) = torch.autograd.grad(on_between.sum(), between, create_graph=True)
@@ -87,9 +96,14 @@ CASES = [
     dict(networks=DCGAN(width=8, latent=5), loss="minimax", lipschitz="spectral"),
     dict(networks=ACGANMLP(latent=5, hidden=8)),
     dict(networks=ACGANMLP(latent=5, hidden=8), loss="wasserstein", lipschitz="penalty"),
-    dict(networks=ACGANMLP(latent=5, hidden=8), loss="minimax", lipschitz="spectral", real_target=0.9),
+    dict(
+        networks=ACGANMLP(latent=5, hidden=8), loss="minimax", lipschitz="spectral", real_target=0.9
+    ),
     dict(networks=ACGANMnist(latent=5)),
-    dict(networks=ACGANMnist(latent=5, minibatch_kernels=3, minibatch_dims=2, batch_norm="both"), loss="hinge"),
+    dict(
+        networks=ACGANMnist(latent=5, minibatch_kernels=3, minibatch_dims=2, batch_norm="both"),
+        loss="hinge",
+    ),
 ]
 
 
@@ -105,7 +119,9 @@ def test_step_equals_plain_pytorch(case, num_steps):
     for module, player in ((generator, pair.generator), (discriminator, pair.discriminator)):
         for name, param in module.named_parameters():
             assert torch.allclose(param, player.params[name], atol=2e-5), name
-        if gan.lipschitz != "penalty":  # there the modules' statistics have seen the points in between as well
+        if (
+            gan.lipschitz != "penalty"
+        ):  # there the modules' statistics have seen the points in between as well
             for name, buffer in module.named_buffers():
                 assert torch.allclose(buffer, player.buffers[name], atol=1e-5), name
 
@@ -153,11 +169,14 @@ def test_fakes_may_have_labels_of_their_own():
     _, value = gan.discriminate(start, real[0], fakes, labels[0], KEY, labels[1])
     module = gan._build(7)[1]
     (on_real, of_real), (on_fakes, of_fakes) = (
-        split(gan, module(images, None), own) for images, own in ((real[0], labels[0]), (fakes, labels[1]))
+        split(gan, module(images, None), own)
+        for images, own in ((real[0], labels[0]), (fakes, labels[1]))
     )
     expected = gan.loss.discriminator(on_real, on_fakes, 1.0) + of_real + of_fakes
     assert value.item() == pytest.approx(expected.item(), rel=1e-5)
-    assert value.item() != pytest.approx(gan.discriminate(start, real[0], fakes, labels[0], KEY)[1].item(), rel=1e-4)
+    assert value.item() != pytest.approx(
+        gan.discriminate(start, real[0], fakes, labels[0], KEY)[1].item(), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("part", ["discriminate", "judge"])
@@ -170,8 +189,12 @@ def test_a_compiler_takes_an_acgan_as_one_graph(part):
     if part == "discriminate":
         arguments = (players, real[:, 0], real[:, 1], labels[:, 0], keys[:, 0], labels[:, 1])
     expected = torch.func.vmap(getattr(gan, part))(*arguments)
-    compiled = torch.compile(calculus.stacked(getattr(gan, part)), fullgraph=True, backend="aot_eager")
-    for (name, a), (_, b) in zip(trees.named_leaves(expected), trees.named_leaves(compiled(*arguments)), strict=True):
+    compiled = torch.compile(
+        calculus.stacked(getattr(gan, part)), fullgraph=True, backend="aot_eager"
+    )
+    for (name, a), (_, b) in zip(
+        trees.named_leaves(expected), trees.named_leaves(compiled(*arguments)), strict=True
+    ):
         assert torch.allclose(a.double(), b.double(), atol=1e-5), name
 
 
@@ -188,10 +211,14 @@ def test_an_acgan_learns_its_classes():
     pair = gan.init(7)
 
     def mistakes(pair):
-        outputs, _ = apply(gan.discriminator, pair.discriminator.params, {}, to_unit(data.images), data.labels)
+        outputs, _ = apply(
+            gan.discriminator, pair.discriminator.params, {}, to_unit(data.images), data.labels
+        )
         fakes = gan.generate(pair, torch.randn(200, 100), torch.arange(200) % 10)
         on_fakes, _ = apply(gan.discriminator, pair.discriminator.params, {}, fakes, data.labels)
-        return class_loss(outputs[:, 1:], data.labels), class_loss(on_fakes[:, 1:], torch.arange(200) % 10)
+        return class_loss(outputs[:, 1:], data.labels), class_loss(
+            on_fakes[:, 1:], torch.arange(200) % 10
+        )
 
     torch.manual_seed(1)
     before = mistakes(pair)
@@ -214,7 +241,9 @@ def test_moving_average_by_hand_and_in_samples():
     noise, labels = torch.randn(2, 5), torch.zeros(2, dtype=torch.int64)
     averaged = pair._replace(generator=pair.generator._replace(params=pair.average), average={})
     assert torch.equal(gan.generate(pair, noise, labels), gan.generate(averaged, noise, labels))
-    assert not torch.equal(gan.generate(pair, noise, labels), gan.generate(pair._replace(average={}), noise, labels))
+    assert not torch.equal(
+        gan.generate(pair, noise, labels), gan.generate(pair._replace(average={}), noise, labels)
+    )
 
 
 def test_weights_are_a_function_of_the_key():

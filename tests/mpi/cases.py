@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import torch
 
-from remuda import trees
+from remuda.cluster.launch import join
 from remuda.config import EngineConfig
 from remuda.data import Dataset, partition
 from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
 from remuda.engines import Metered, Ranks, Stacked
 from remuda.errors import UserError
-from remuda.launch import join
 from remuda.networks import DCGAN, MLP
 from remuda.strategies import STRATEGIES
+from remuda.tensors import trees
 
 NETWORKS = {"mlp": MLP(latent=6, hidden=12), "dcgan": DCGAN(latent=6, width=8)}
 GRIDS = {5: (1, 5), 6: (2, 3)}
@@ -45,7 +45,12 @@ def toy_data():
 def train(name, make_engine, size, networks, rounds=2, **settings):
     """A strategy on an engine, its whole state and all members' reports at rank 0."""
     if name == "cellular":
-        settings = {"height": GRIDS[size][0], "width": GRIDS[size][1], "mixture_samples": 8, **settings}
+        settings = {
+            "height": GRIDS[size][0],
+            "width": GRIDS[size][1],
+            "mixture_samples": 8,
+            **settings,
+        }
     data = toy_data()
     strategy = STRATEGIES[name](batch_size=4, steps_per_round=2, **settings)
     config = DataConfig(partition=strategy.partitions[0])
@@ -59,7 +64,9 @@ def train(name, make_engine, size, networks, rounds=2, **settings):
         real = batches.draw((t - 1) * count, count)
         rows = trees.map(torch.clone, strategy.rows(state))
         after, metrics = strategy.round(engine, state, real, t)
-        assert trees.equal(rows, strategy.rows(state)), "a round leaves the state that it began with"
+        assert trees.equal(rows, strategy.rows(state)), (
+            "a round leaves the state that it began with"
+        )
         if t == 1:
             again, _ = strategy.round(engine, state, real, t)
             assert trees.equal(after, again), "and can be run again from it"
@@ -78,11 +85,17 @@ def check_strategy(world, name, size, networks, **settings):
         assert all(report == () for report in reports)
         return
     expected, lines = train(name, lambda size, _: Stacked(size), size, networks, **settings)
-    for (leaf, a), (_, b) in zip(trees.named_leaves(expected), trees.named_leaves(state), strict=True):
+    for (leaf, a), (_, b) in zip(
+        trees.named_leaves(expected), trees.named_leaves(state), strict=True
+    ):
         assert a.shape == b.shape and a.dtype == b.dtype, leaf
         assert torch.allclose(a.double(), b.double(), atol=2e-3), (name, size, networks, leaf)
     for one, other in zip(lines, reports, strict=True):
-        assert all(torch.allclose(one[key], other[key], atol=1e-3) for key in one), (name, size, networks)
+        assert all(torch.allclose(one[key], other[key], atol=1e-3) for key in one), (
+            name,
+            size,
+            networks,
+        )
 
 
 def check_strategies(world):
@@ -93,7 +106,9 @@ def check_strategies(world):
             else:
                 check_strategy(world, name, size, "mlp")
     for name, size, settings in MORE:
-        check_strategy(world, name, size, "dcgan" if "local_norms" in settings else "mlp", **settings)
+        check_strategy(
+            world, name, size, "dcgan" if "local_norms" in settings else "mlp", **settings
+        )
 
 
 def refuse_too_many(world, size):
@@ -138,13 +153,21 @@ def check_verbs(world, size):
 
     def same(rows, expected, tolerance=0.0):
         expected = trees.map(lambda leaf: leaf[span], expected)
-        for (name, a), (_, b) in zip(trees.named_leaves(rows), trees.named_leaves(expected), strict=True):
+        for (name, a), (_, b) in zip(
+            trees.named_leaves(rows), trees.named_leaves(expected), strict=True
+        ):
             assert a.dtype == b.dtype and a.shape == b.shape, name
             assert torch.allclose(a.double(), b.double(), rtol=tolerance, atol=0), name
         assert isinstance(rows, Point)
 
     n = torch.arange(size)
-    tables = [n.roll(1), n.flip(0), torch.zeros_like(n), n, torch.stack([n, n.roll(1), n.roll(-1), n.roll(1)], 1)]
+    tables = [
+        n.roll(1),
+        n.flip(0),
+        torch.zeros_like(n),
+        n,
+        torch.stack([n, n.roll(1), n.roll(-1), n.roll(1)], 1),
+    ]
     tables.append(torch.randint(size, (size, 3), generator=torch.Generator().manual_seed(size)))
     for table in tables:
         same(engine.take(mine, table), reference.take(whole, table))
@@ -152,14 +175,18 @@ def check_verbs(world, size):
         same(engine.mean(mine, weights), reference.mean(whole, weights), 1e-6)
     for repeat in range(3):  # descriptions travel once
         same(engine.scatter(lambda rows: rows, whole if engine.is_root else ()), whole)
-        only = engine.scatter(lambda k: torch.arange(size * 2.0).view(size, 2) + k, repeat if engine.is_root else None)
+        only = engine.scatter(
+            lambda k: torch.arange(size * 2.0).view(size, 2) + k, repeat if engine.is_root else None
+        )
         assert torch.equal(only, torch.arange(size * 2.0).view(size, 2)[span] + repeat)
     got = engine.gather(lambda server, *rows: (server, *rows), torch.tensor(5.0), mine, mine.x)
     if engine.is_root:
         assert got[0] == 5 and trees.equal(got[1], whole) and torch.equal(got[2], whole.x)
     else:
         assert got == ()
-    assert engine.take((), n) == () and trees.leaves(engine.mean({"count": mine.marks["count"]}, torch.ones(size)))
+    assert engine.take((), n) == () and trees.leaves(
+        engine.mean({"count": mine.marks["count"]}, torch.ones(size))
+    )
     assert trees.equal(mine, before), "verbs leave rows alone"
     twice = engine.map(lambda row: row.x * 2, mine)
     assert torch.equal(twice, whole.x[span] * 2)
@@ -184,7 +211,9 @@ def check_traffic(world):
     engine.mean(rows, torch.ones(size))
     engine.scatter(lambda: {"x": torch.zeros(size, 3)})
     engine.gather(lambda server, got: server, (), rows)
-    sent = {verb: sum(one.get(verb, 0) for one in world.share(dict(bare.sent))) for verb in bare.sent}
+    sent = {
+        verb: sum(one.get(verb, 0) for one in world.share(dict(bare.sent))) for verb in bare.sent
+    }
     assert sent["take"] == engine.bytes["take", "across"] == 2 * size * row
     assert engine.bytes["mean", "up"] == engine.bytes["mean", "down"] == size * floats
     assert sent["mean"] == 2 * engine.bytes["mean", "up"]  # in double precision
@@ -218,7 +247,7 @@ def check_torus(world):
 
 def check_large_messages(world):
     if world.num_ranks == 2:
-        from remuda.engines import mpi
+        from remuda.engines.mpi import communicator as mpi
 
         before, mpi.CHUNK = mpi.CHUNK, 1000  # a message in several pieces
         engine = Ranks(world, 2)

@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from remuda import config
-from remuda.record import Record
+from remuda.record.record import Record
 from tests.mpi.starting import ENVIRONMENT, ROOT
 
 MARK, RANK = "REMUDA_TEST_MARK", "OMPI_COMM_WORLD_RANK"
@@ -57,7 +57,9 @@ class Victim:
                 words = (path / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            settings = dict(word.decode(errors="replace").split("=", 1) for word in words if b"=" in word)
+            settings = dict(
+                word.decode(errors="replace").split("=", 1) for word in words if b"=" in word
+            )
             if settings.get(MARK) == self.mark:
                 found[int(path.name)] = int(settings[RANK]) if RANK in settings else None
         return found
@@ -73,12 +75,18 @@ class Victim:
     def is_loading(self):
         """Whether all ranks have called MPI, and are at what they load next."""
         numbers = [number for number, rank in self.processes().items() if rank is not None]
-        return len(numbers) == 3 and all("libtorch" in Path(f"/proc/{n}/maps").read_text() for n in numbers)
+        return len(numbers) == 3 and all(
+            "libtorch" in Path(f"/proc/{n}/maps").read_text() for n in numbers
+        )
 
     def has_reached(self, t):
         """Whether round t is written down; round 0: whether the run has begun."""
         path = self.folder / "rounds.jsonl"
-        return (self.folder / "config.toml").exists() if t == 0 else path.exists() and path.read_text().count("\n") >= t
+        return (
+            (self.folder / "config.toml").exists()
+            if t == 0
+            else path.exists() and path.read_text().count("\n") >= t
+        )
 
     @property
     def is_saving(self):

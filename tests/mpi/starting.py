@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.mpirun import command
+from remuda.cluster.mpirun import command
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
@@ -17,7 +17,9 @@ pytest.importorskip("mpi4py", reason="ranks need mpi4py")
 
 def on_ranks(num_ranks, *words, timeout=200):
     """What a Python module prints and exits with, on so many ranks."""
-    return _run([*command(num_ranks), sys.executable, "-m", "mpi4py", "-m", *map(str, words)], timeout)
+    return _run(
+        [*command(num_ranks), sys.executable, "-m", "mpi4py", "-m", *map(str, words)], timeout
+    )
 
 
 def remuda(*words, timeout=200):
@@ -25,4 +27,6 @@ def remuda(*words, timeout=200):
 
 
 def _run(words, timeout):
-    return subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT, cwd=ROOT)
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT, cwd=ROOT
+    )

@@ -12,9 +12,9 @@ import pytest
 
 import remuda as library
 from remuda import config
-from remuda.record import Record
+from remuda.record.record import Record
 from tests.mpi.starting import ENVIRONMENT, on_ranks, remuda
-from tests.test_run import assert_same_run, final_tensors, losses, write_toy_images
+from tests.training.test_run import assert_same_run, final_tensors, losses, write_toy_images
 
 VALUES = {
     "data": {"name": "digits"},
@@ -33,18 +33,42 @@ def folder(tmp_path_factory):
     reached = stop_a_run(folder)
     rounds = ["--rounds", reached + 3]
     result = on_ranks(2, "remuda", "resume", folder / "parts", *rounds)
-    assert result.returncode == 0 and f"from round {reached + 1} to {reached + 3}" in result.stdout, result.stderr
-    result = remuda("train", folder / "small.toml", "--engine", "mpi", "--ranks", 2, *rounds, "--out", folder / "ranks")
+    assert (
+        result.returncode == 0 and f"from round {reached + 1} to {reached + 3}" in result.stdout
+    ), result.stderr
+    result = remuda(
+        "train",
+        folder / "small.toml",
+        "--engine",
+        "mpi",
+        "--ranks",
+        2,
+        *rounds,
+        "--out",
+        folder / "ranks",
+    )
     assert result.returncode == 0, result.stderr
     (folder / "printed").write_text(result.stdout)
-    library.run(config.from_dict(config.override(VALUES, [f"run.rounds={reached + 3}"])), folder / "stacked")
+    library.run(
+        config.from_dict(config.override(VALUES, [f"run.rounds={reached + 3}"])), folder / "stacked"
+    )
     return folder
 
 
 def stop_a_run(folder):
     """By signals in numbers, as time limits like to send them, at rank 0 or while others wait."""
     run = folder / "parts"
-    command = [sys.executable, "-m", "remuda", "train", str(folder / "small.toml"), "--engine", "mpi", "--ranks", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "remuda",
+        "train",
+        str(folder / "small.toml"),
+        "--engine",
+        "mpi",
+        "--ranks",
+        "2",
+    ]
     process = subprocess.Popen(
         [*command, "--rounds", "2000", "--out", str(run)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
@@ -87,7 +111,9 @@ def assert_close_runs(one, other):
 def test_the_record_is_complete_and_that_of_stacked(folder):
     assert_close_runs(folder / "stacked", folder / "ranks")
     record, expected = Record.open(folder / "ranks"), Record.open(folder / "stacked")
-    assert [path.name for path in record.sample_grids()] == [path.name for path in expected.sample_grids()]
+    assert [path.name for path in record.sample_grids()] == [
+        path.name for path in expected.sample_grids()
+    ]
     assert (folder / "ranks" / "index.html").exists()
     assert record.config.engine.name == "mpi" and record.config.engine.ranks == 2
     assert library.load(folder / "ranks").sample(3).shape == (3, 1, 8, 8)
@@ -132,17 +158,29 @@ def test_data_that_stay_with_their_ranks(folder, toy_data):
     """Each rank has images of its own; where one has none, its sentence names it."""
     for rank in range(2):
         write_toy_images(toy_data, folder / f"images-{rank}", first=4 * rank)  # 19 images, and 15
-    settings = ["--set", f"data.name=folder:{folder}/images-{{rank}}", "--set", "run.members=3", "--rounds", 2]
+    settings = [
+        "--set",
+        f"data.name=folder:{folder}/images-{{rank}}",
+        "--set",
+        "run.members=3",
+        "--rounds",
+        2,
+    ]
     words = ["remuda", "train", folder / "small.toml", *settings, "--engine", "mpi"]
     result = on_ranks(2, *words, "--out", folder / "own", "--set", "strategy.name=fl-gan")
     assert result.returncode == 0, result.stderr
     assert Record.open(folder / "own").facts.counts == [20, 10, 4]
     refused = remuda("resume", folder / "own", "--rounds", 3, "--ranks", 1)
-    assert refused.returncode == 2 and "lie with ranks 0, 1, and 1 were started: use --ranks 2" in refused.stderr
+    assert (
+        refused.returncode == 2
+        and "lie with ranks 0, 1, and 1 were started: use --ranks 2" in refused.stderr
+    )
     for rounds in (3, 4):  # the second time as well, by itself on as many ranks as before
         more = [] if rounds == 4 else ["--ranks", 2]
         assert remuda("resume", folder / "own", "--rounds", rounds, *more).returncode == 0
-    assert [start["ranks"] for start in json.loads((folder / "own" / "environment.json").read_text())] == [2, 2, 2]
+    assert [
+        start["ranks"] for start in json.loads((folder / "own" / "environment.json").read_text())
+    ] == [2, 2, 2]
     (folder / "images-1").rename(folder / "elsewhere")
     result = on_ranks(2, *words, "--out", folder / "never")
     assert result.returncode == 2 and "images-1" in result.stderr and "(rank 1 on " in result.stderr

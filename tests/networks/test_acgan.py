@@ -9,7 +9,14 @@ import torch
 
 from remuda import config
 from remuda.errors import UserError
-from remuda.networks import ACGANMLP, NETWORKS, ACGANCelebA, ACGANCifar10, ACGANMnist, count_parameters
+from remuda.networks import (
+    ACGANMLP,
+    NETWORKS,
+    ACGANCelebA,
+    ACGANCifar10,
+    ACGANMnist,
+    count_parameters,
+)
 from remuda.networks.minibatch import MinibatchDiscrimination
 
 MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
@@ -26,7 +33,10 @@ def counts(networks, shape, num_classes=10):
 
 def convolutions(channels):
     """Weights and biases of the discriminators' six 3x3 convolutions."""
-    return sum((9 * before + 1) * after for before, after in zip((channels, *KERNELS), KERNELS, strict=False))
+    return sum(
+        (9 * before + 1) * after
+        for before, after in zip((channels, *KERNELS), KERNELS, strict=False)
+    )
 
 
 def test_the_perceptrons_have_the_papers_counts():
@@ -38,7 +48,11 @@ def test_the_mnist_pair():
     discriminator = convolutions(1) + 11 * (512 * 7 * 7 + 1)
     bare = ACGANMnist(batch_norm="none", minibatch_kernels=0)
     assert counts(bare, MNIST) == (generator, discriminator) == (736_705, 1_848_459)
-    assert counts(ACGANMnist(), MNIST) == (generator + 2 * 32, discriminator + 11 * 32) == (736_769, 1_848_811)
+    assert (
+        counts(ACGANMnist(), MNIST)
+        == (generator + 2 * 32, discriminator + 11 * 32)
+        == (736_769, 1_848_811)
+    )
 
 
 def test_the_cifar_pair_has_the_sizes_of_the_traffic_table():
@@ -47,12 +61,19 @@ def test_the_cifar_pair_has_the_sizes_of_the_traffic_table():
     bare = ACGANCifar10(batch_norm="none", minibatch_kernels=0)
     assert counts(bare, CIFAR) == (generator, discriminator) == (2_932_035, 1_662_891)
     w, theta = counts(ACGANCifar10(), CIFAR)
-    assert (w, theta) == (generator + 2 * (192 + 96), discriminator + 11 * 32) == (2_932_611, 1_663_243)
+    assert (
+        (w, theta)
+        == (generator + 2 * (192 + 96), discriminator + 11 * 32)
+        == (2_932_611, 1_663_243)
+    )
     for numbers in ((generator, discriminator), (w, theta)):
         sizes = [4 * number / MEBI for number in (*numbers, sum(numbers))]
         assert [f"{sizes[0]:.1f}", f"{sizes[1]:.2f}", f"{sizes[2]:.1f}"] == ["11.2", "6.34", "17.5"]
     normalised = counts(ACGANCifar10(batch_norm="both", minibatch_kernels=0), CIFAR)[1]
-    assert normalised == discriminator + 2 * sum(KERNELS[1:]) and f"{4 * normalised / MEBI:.2f}" == "6.35"
+    assert (
+        normalised == discriminator + 2 * sum(KERNELS[1:])
+        and f"{4 * normalised / MEBI:.2f}" == "6.35"
+    )
     smallest = counts(ACGANCifar10(minibatch_kernels=1, minibatch_dims=1), CIFAR)[1]
     assert smallest == discriminator + 8192 + 11 and f"{4 * smallest / MEBI:.2f}" == "6.37"
 
@@ -80,7 +101,9 @@ FITS = [
 ]
 
 
-@pytest.mark.parametrize("name, shape", [(name, shape) for name, shapes in FITS for shape in shapes])
+@pytest.mark.parametrize(
+    "name, shape", [(name, shape) for name, shapes in FITS for shape in shapes]
+)
 @pytest.mark.parametrize("num_classes", [3, 10])
 def test_shapes(name, shape, num_classes):
     networks, labels = NETWORKS[name](), torch.arange(2)
@@ -94,7 +117,10 @@ def test_shapes(name, shape, num_classes):
 @pytest.mark.parametrize("name", ["acgan-mlp", "acgan-mnist", "acgan-cifar10"])
 def test_labels_matter_to_the_generator_alone(name):
     networks, shape, labels = NETWORKS[name](latent=12), (1, 8, 8), torch.tensor([0, 9])
-    generator, discriminator = networks.generator(shape, 10).eval(), networks.discriminator(shape, 10).eval()
+    generator, discriminator = (
+        networks.generator(shape, 10).eval(),
+        networks.discriminator(shape, 10).eval(),
+    )
     noise = torch.randn(2, 12)
     images = generator(noise, labels)
     assert not torch.equal(images, generator(noise, labels.flip(0)))
@@ -128,9 +154,14 @@ def test_bad_settings_are_refused_in_one_sentence():
 
 def test_initial_weights_are_those_of_keras():
     networks = ACGANCifar10(), ACGANMLP(), ACGANMLP(weights="torch")
-    up, dense, own = (pair.generator((3, 32, 32), 10).layers[3 if pair is networks[0] else 0] for pair in networks)
+    up, dense, own = (
+        pair.generator((3, 32, 32), 10).layers[3 if pair is networks[0] else 0] for pair in networks
+    )
     for layer, bound in ((up, (6 / (25 * (384 + 192))) ** 0.5), (dense, (6 / (100 + 512)) ** 0.5)):
-        assert layer.weight.abs().max().item() == pytest.approx(bound, rel=1e-3) and not layer.bias.any()
+        assert (
+            layer.weight.abs().max().item() == pytest.approx(bound, rel=1e-3)
+            and not layer.bias.any()
+        )
     assert own.weight.abs().max().item() == pytest.approx(100**-0.5, rel=1e-3) and own.bias.any()
 
 
@@ -148,7 +179,9 @@ def by_double_loop(rows):
     for i in range(batch):
         for j in range(batch):
             for kernel in range(num_kernels):
-                distance = sum(abs(a - b) for a, b in zip(rows[i, kernel], rows[j, kernel], strict=True))
+                distance = sum(
+                    abs(a - b) for a, b in zip(rows[i, kernel], rows[j, kernel], strict=True)
+                )
                 numbers[i, kernel] += torch.exp(-distance) / batch
     return numbers
 
@@ -167,7 +200,10 @@ def test_minibatch_discrimination_by_hand():
     features = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0]])
     close = torch.exp(torch.tensor(-1.0))
     assert torch.allclose(layer(features), torch.tensor([[(1 + close) / 2, 1.0]] * 2))
-    assert count_parameters(layer) == 0 and count_parameters(MinibatchDiscrimination(4, 3, 5)) == 4 * 3 * 5
+    assert (
+        count_parameters(layer) == 0
+        and count_parameters(MinibatchDiscrimination(4, 3, 5)) == 4 * 3 * 5
+    )
 
 
 @pytest.mark.parametrize("num_dims", [0, 5])
@@ -184,7 +220,10 @@ def test_the_discriminator_sees_the_batch_and_not_only_images(num_dims):
 @pytest.mark.parametrize("name", ["acgan-mlp", "acgan-mnist", "acgan-cifar10", "acgan-celeba"])
 def test_a_stack_of_networks_needs_no_slow_path(name):
     networks, shape = NETWORKS[name](latent=12), (1, 8, 8)
-    modules = [networks.generator(shape, 3) for _ in range(2)], [networks.discriminator(shape, 3) for _ in range(2)]
+    modules = (
+        [networks.generator(shape, 3) for _ in range(2)],
+        [networks.discriminator(shape, 3) for _ in range(2)],
+    )
     noise, labels = torch.randn(2, 4, 12), torch.tensor([0, 1, 2, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # vmap warns where it falls back to a loop
@@ -210,7 +249,11 @@ def _together(modules, inputs, labels):
 
 def test_the_documentation_has_these_counts():
     text = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
-    rows = re.findall(r"^\| `(acgan-\w+)` \| (\d+) x (\d+) x (\d+) \| ([\d,]+) \| ([\d,]+) \|$", text, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(acgan-\w+)` \| (\d+) x (\d+) x (\d+) \| ([\d,]+) \| ([\d,]+) \|$",
+        text,
+        re.MULTILINE,
+    )
     assert {name for name, *_ in rows} == {name for name, _ in FITS}
     for name, channels, height, width, *printed in rows:
         shape = int(channels), int(height), int(width)

@@ -22,22 +22,50 @@ def counts(networks, shape, num_classes=10):
 
 
 def test_dcgan_tables_1_and_2():
-    generator = (100 + 1) * 8192 + 256 + (9 * 128 + 1) * 128 + 256 + (9 * 128 + 1) * 64 + 128 + (9 * 64 + 1) * 3
-    body = (9 * 3 + 1) * 16 + (9 * 16 + 1) * 32 + 64 + (9 * 32 + 1) * 64 + 128 + (9 * 64 + 1) * 128 + 256
+    generator = (
+        (100 + 1) * 8192
+        + 256
+        + (9 * 128 + 1) * 128
+        + 256
+        + (9 * 128 + 1) * 64
+        + 128
+        + (9 * 64 + 1) * 3
+    )
+    body = (
+        (9 * 3 + 1) * 16
+        + (9 * 16 + 1) * 32
+        + 64
+        + (9 * 32 + 1) * 64
+        + 128
+        + (9 * 64 + 1) * 128
+        + 256
+    )
     assert counts(DCGAN(), CIFAR) == (generator, body + 512 + 1) == (1_051_139, 98_401)
-    assert counts(DCGAN(), (3, 64, 64))[1] == body + 2048 + 1, "table 2's 2,048 features belong to 64x64"
+    assert counts(DCGAN(), (3, 64, 64))[1] == body + 2048 + 1, (
+        "table 2's 2,048 features belong to 64x64"
+    )
 
 
 def test_dc_cgan_tables_3_and_4():
     """110 inputs; to the letter of table 4 the discriminator does not see the label, by our default it does."""
-    assert counts(DCGAN(conditional=True, judge_label=False), CIFAR) == (1_051_139 + 10 * 8192, 98_401)
+    assert counts(DCGAN(conditional=True, judge_label=False), CIFAR) == (
+        1_051_139 + 10 * 8192,
+        98_401,
+    )
     assert counts(DCGAN(conditional=True), CIFAR)[1] == 98_401 + 10 * 9 * 16
     assert DCGAN(conditional=True).generator(CIFAR, 10).input.in_features == 110
 
 
 def test_w_cgan_has_the_same_sizes_and_a_leaky_input():
     assert counts(WCGAN(critic="table"), CIFAR) == counts(DCGAN(), CIFAR)
-    plain = (9 * 3 + 1) * 64 + (9 * 64 + 1) * 128 + (9 * 128 + 1) * 256 + (9 * 256 + 1) * 512 + 4 * 512 + 1
+    plain = (
+        (9 * 3 + 1) * 64
+        + (9 * 64 + 1) * 128
+        + (9 * 128 + 1) * 256
+        + (9 * 256 + 1) * 512
+        + 4 * 512
+        + 1
+    )
     assert counts(WCGAN(), CIFAR)[1] == plain
     assert counts(WCGAN(conditional=True), CIFAR)[1] == plain + 10 * 9 * 64
     assert isinstance(WCGAN().generator(CIFAR, 10).activation, torch.nn.LeakyReLU)
@@ -45,15 +73,24 @@ def test_w_cgan_has_the_same_sizes_and_a_leaky_input():
 
 
 def test_epsilons_are_the_tables():
-    norms = [m for m in DCGAN().generator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)]
-    assert [norm.eps for norm in norms] == [1e-5, 0.8, 0.8] and {norm.momentum for norm in norms} == {0.1}
-    norms = [m for m in DCGAN().discriminator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    norms = [
+        m for m in DCGAN().generator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)
+    ]
+    assert [norm.eps for norm in norms] == [1e-5, 0.8, 0.8] and {
+        norm.momentum for norm in norms
+    } == {0.1}
+    norms = [
+        m for m in DCGAN().discriminator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)
+    ]
     assert [norm.eps for norm in norms] == [0.8, 0.8, 0.8]
 
 
 def test_cellular_mlp():
     assert counts(MLP(), MNIST) == (283_920, 267_009)
-    assert any(isinstance(m, torch.nn.Tanh) for m in MLP(activation="tanh").discriminator(MNIST, 10).modules())
+    assert any(
+        isinstance(m, torch.nn.Tanh)
+        for m in MLP(activation="tanh").discriminator(MNIST, 10).modules()
+    )
 
 
 @pytest.mark.parametrize("name", ["dcgan", "wcgan", "mlp"])
@@ -98,7 +135,9 @@ def test_summary_names_every_layer_and_the_totals():
     for table in tables(DCGAN(), CIFAR, 10):
         console.print(table)
     text = console.export_text()
-    assert "1,051,139 parameters" in text and "98,401 parameters" in text and "128 x 16 x 16" in text
+    assert (
+        "1,051,139 parameters" in text and "98,401 parameters" in text and "128 x 16 x 16" in text
+    )
 
 
 @pytest.mark.parametrize("size", [2, 4, 7])
@@ -112,7 +151,9 @@ def test_upsampled_convolution_equals_its_two_layers(size):
     slopes = torch.randn_like(expected)
     at = (x, layer.weight, layer.bias)
     for one, other in zip(
-        torch.autograd.grad(layer(x), at, slopes), torch.autograd.grad(expected, at, slopes), strict=True
+        torch.autograd.grad(layer(x), at, slopes),
+        torch.autograd.grad(expected, at, slopes),
+        strict=True,
     ):
         assert torch.allclose(one, other)
 

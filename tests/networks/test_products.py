@@ -9,7 +9,10 @@ from remuda.networks import products
 @pytest.mark.parametrize("size", [4, 5, 8])
 def test_convolutions_as_products(size):
     torch.manual_seed(0)
-    x, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, size, size), (5, 3, 3, 3), (5,)))
+    x, weight, bias = (
+        torch.randn(shape, dtype=torch.float64)
+        for shape in ((2, 3, size, size), (5, 3, 3, 3), (5,))
+    )
     kernel = torch.randn(3, 5, 4, 4, dtype=torch.float64)
     conv2d, transposed = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
     for stride in (1, 2):

@@ -18,7 +18,9 @@ def test_a_derangement_moves_everyone_and_loses_nobody(size, key):
 def test_only_the_living_exchange(alive, key):
     source = derangement(key, torch.tensor(alive)).tolist()
     places = [i for i, here in enumerate(alive) if here]
-    assert [source[i] for i, here in enumerate(alive) if not here] == [i for i, here in enumerate(alive) if not here]
+    assert [source[i] for i, here in enumerate(alive) if not here] == [
+        i for i, here in enumerate(alive) if not here
+    ]
     assert sorted(source[i] for i in places) == places
     assert len(places) < 2 or all(source[i] != i for i in places)
 

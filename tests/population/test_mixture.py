@@ -21,16 +21,23 @@ def test_kernels_by_hand():
 
 def test_distance_by_hand():
     means = Kernels(
-        torch.tensor([[1.0, 2.0], [2.0, 3.0]]).double(), torch.tensor([0.5, 1.0]).double(), torch.tensor(4.0)
+        torch.tensor([[1.0, 2.0], [2.0, 3.0]]).double(),
+        torch.tensor([0.5, 1.0]).double(),
+        torch.tensor(4.0),
     )
-    assert distance(torch.tensor([0.25, 0.75]), means) == 0.0625 + 2 * 0.375 + 3 * 0.5625 - 2 * 0.875 + 4
+    assert (
+        distance(torch.tensor([0.25, 0.75]), means)
+        == 0.0625 + 2 * 0.375 + 3 * 0.5625 - 2 * 0.875 + 4
+    )
 
 
 def test_one_generator_has_its_kernel_distance():
     torch.manual_seed(0)
     fake, real = torch.randn(60, 5), 1.5 * torch.randn(60, 5) + 0.3
     mean, _ = kernel_distance(real, fake, subset_size=60, key=3)  # every subset is the whole
-    assert torch.isclose(distance(torch.ones(1), kernels(fake[None], real)), torch.tensor(mean).double(), rtol=1e-5)
+    assert torch.isclose(
+        distance(torch.ones(1), kernels(fake[None], real)), torch.tensor(mean).double(), rtol=1e-5
+    )
 
 
 def test_a_mixtures_distance_is_that_of_its_samples():
@@ -53,14 +60,20 @@ def test_mutation_keeps_weights_a_distribution_of_those_present(size, seed):
     present[0] = True
     weights = uniform(present)
     other = mutated(weights, present, torch.randn(size, generator=generator), 0.5)
-    assert torch.isclose(other.sum(), torch.tensor(1.0)) and (other >= 0).all() and (other[~present] == 0).all()
+    assert (
+        torch.isclose(other.sum(), torch.tensor(1.0))
+        and (other >= 0).all()
+        and (other[~present] == 0).all()
+    )
 
 
 def test_mutation_by_hand():
     weights = torch.tensor([0.2, 0.3, 0.5])
     other = mutated(weights, THREE, torch.tensor([-30.0, 10.0, 10.0]), 0.01)
     assert torch.allclose(other, torch.tensor([0.0, 0.4, 0.6]))
-    assert torch.equal(mutated(weights, THREE, torch.full((3,), -100.0), 0.01), weights), "nothing would be left"
+    assert torch.equal(mutated(weights, THREE, torch.full((3,), -100.0), 0.01), weights), (
+        "nothing would be left"
+    )
 
 
 def test_only_better_weights_are_kept_and_the_best_mixture_is_found():
@@ -83,4 +96,7 @@ def test_samples_are_drawn_by_weight_each_from_its_own_noise():
     assert (shares - weights).abs().max() < 0.02 and shares[1] == 0
     assert torch.equal(draw(weights, noise[5:9]), slots[5:9])
     for slot in (0, 2, 3):  # no generator is left with a part of the noise
-        assert noise[slots == slot].mean().abs() < 0.02 and (noise[slots == slot].std() - 1).abs() < 0.02
+        assert (
+            noise[slots == slot].mean().abs() < 0.02
+            and (noise[slots == slot].std() - 1).abs() < 0.02
+        )

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda import seeds
 from remuda.population.selection import FITNESSES, draw_present, fittest, tournament
+from remuda.tensors import random
 
 LOSSES = torch.tensor([[1.0, 2.0, 9.0], [4.0, 3.0, 5.0]])
 PRESENT = torch.tensor([True, True, False])
@@ -20,12 +20,14 @@ def test_fitness_is_of_those_present():
 
 def test_a_tournament_of_all_is_won_by_the_fittest_and_one_of_one_by_anybody():
     fitness, everyone = torch.tensor([3.0, 1.0, 2.0]), torch.ones(3, dtype=torch.bool)
-    keys = [torch.tensor(seeds.key(0, "test", i)) for i in range(200)]
+    keys = [torch.tensor(random.key(0, "test", i)) for i in range(200)]
     assert all(tournament(fitness, everyone, key, 3) == 1 for key in keys)
     winners = torch.stack([tournament(fitness, everyone, key, 1) for key in keys])
     assert torch.bincount(winners, minlength=3).min() > 40
     # Of two contenders out of three: the fittest is among them in two draws of three, the least fit never wins.
-    winners = torch.bincount(torch.stack([tournament(fitness, everyone, key, 2) for key in keys]), minlength=3)
+    winners = torch.bincount(
+        torch.stack([tournament(fitness, everyone, key, 2) for key in keys]), minlength=3
+    )
     assert winners[0] == 0 and 100 < winners[1] < 165
 
 
@@ -33,7 +35,7 @@ def test_absent_and_broken_ones_do_not_win():
     fitness = torch.tensor([5.0, 0.0, torch.nan])
     there = torch.tensor([True, False, True])
     for i in range(50):
-        assert tournament(fitness, there, torch.tensor(seeds.key(1, "test", i)), 2) == 0
+        assert tournament(fitness, there, torch.tensor(random.key(1, "test", i)), 2) == 0
 
 
 def test_the_fittest_stay_in_order():
@@ -48,4 +50,6 @@ def test_draws_from_those_present_are_even(flags, seed):
     places = draw_present(draws, present)
     assert places.shape == draws.shape
     counts = torch.bincount(places.flatten(), minlength=len(flags))
-    assert (counts[~present[0]] == 0).all() and counts[present[0]].max() - counts[present[0]].min() <= 2
+    assert (counts[~present[0]] == 0).all() and counts[present[0]].max() - counts[
+        present[0]
+    ].min() <= 2

@@ -55,7 +55,13 @@ def test_bad_grids():
         neighbourhoods(3, 3, "hexagons")
 
 
-@given(SIDES, SIDES, st.sampled_from(sorted(NEIGHBOURHOODS)), st.integers(0, 2**36 - 1), st.integers(0, 3))
+@given(
+    SIDES,
+    SIDES,
+    st.sampled_from(sorted(NEIGHBOURHOODS)),
+    st.integers(0, 2**36 - 1),
+    st.integers(0, 3),
+)
 def test_links_without_those_who_left(height, width, kind, bits, extra):
     size = height * width
     alive = torch.tensor([bool(bits >> cell & 1) for cell in range(size)])

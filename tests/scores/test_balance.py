@@ -1,16 +1,18 @@
 import pytest
 import torch
 
-from remuda import seeds
 from remuda.errors import UserError
 from remuda.scores.balance import class_imbalance, total_variation
+from remuda.tensors import random
 
 from .samples import DEVICES
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_numbers_by_hand(device):
-    probabilities = torch.tensor([[0.6, 0.3, 0.1], [0.1, 0.5, 0.4], [0.7, 0.2, 0.1], [0.8, 0.1, 0.1]]).to(device)
+    probabilities = torch.tensor(
+        [[0.6, 0.3, 0.1], [0.1, 0.5, 0.4], [0.7, 0.2, 0.1], [0.8, 0.1, 0.1]]
+    ).to(device)
     reference = torch.tensor([0, 1, 2, 2])  # shares 1/4, 1/4, 1/2 against 3/4, 1/4, 0
     assert class_imbalance(probabilities, reference) == pytest.approx(0.5)
 
@@ -26,7 +28,7 @@ def test_from_fair_to_one_class():
 def test_chance_alone():
     """The docstring's figure for a fair generator, over 200 draws."""
     reference = torch.arange(10)
-    draws = [seeds.bits(torch.tensor(seeds.key(i, "test")), (10_000,)) % 10 for i in range(200)]
+    draws = [random.bits(torch.tensor(random.key(i, "test")), (10_000,)) % 10 for i in range(200)]
     mean = sum(total_variation(draw, reference, 10) for draw in draws) / 200
     assert mean == pytest.approx(0.012, rel=0.05)
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from remuda import seeds
 from remuda.errors import UserError
 from remuda.scores import distances
 from remuda.scores.classes import (
@@ -15,10 +14,11 @@ from remuda.scores.classes import (
 from remuda.scores.fid import frechet_distance
 from remuda.scores.gaussian import Gaussian
 from remuda.scores.kid import kernel_distance
+from remuda.tensors import random
 
 from .samples import DEVICES, normal
 
-KEY = seeds.key(5, "test")
+KEY = random.key(5, "test")
 
 
 def herd(device="cpu"):
@@ -39,10 +39,12 @@ def test_each_class_is_scored_alone(device):
     assert class_frechet_distances(*data) == pytest.approx(
         [frechet_distance(Gaussian.of(a), Gaussian.of(b)) for a, b in pairs], rel=1e-9
     )
-    keys = [int(seeds.fold(torch.tensor(KEY), c)) for c in range(3)]
+    keys = [int(random.fold(torch.tensor(KEY), c)) for c in range(3)]
     expected = [kernel_distance(a, b, 5, 20, key=k) for (a, b), k in zip(pairs, keys, strict=True)]
     found = class_kernel_distances(*data, num_subsets=5, subset_size=20, key=KEY)
-    assert [value for pair in found for value in pair] == pytest.approx([v for pair in expected for v in pair])
+    assert [value for pair in found for value in pair] == pytest.approx(
+        [v for pair in expected for v in pair]
+    )
     assert found[0][0] < found[1][0]
 
 
@@ -55,14 +57,23 @@ def test_diversity_finds_the_collapsed_class(device):
 
 
 def test_mean_distance_by_hand():
-    assert mean_distance(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0]])) == pytest.approx((5 + 8 + 5) / 3)
+    assert mean_distance(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0]])) == pytest.approx(
+        (5 + 8 + 5) / 3
+    )
 
 
 def test_loops_agree(monkeypatch):
     monkeypatch.setattr(distances, "_BLOCK", 50)
     rows = normal(30, 5, shift=100)
     points = rows.double().numpy()
-    expected = np.mean([np.linalg.norm(a - b) for i, a in enumerate(points) for j, b in enumerate(points) if i != j])
+    expected = np.mean(
+        [
+            np.linalg.norm(a - b)
+            for i, a in enumerate(points)
+            for j, b in enumerate(points)
+            if i != j
+        ]
+    )
     assert mean_distance(rows) == pytest.approx(expected, rel=1e-9)
 
 
@@ -87,11 +98,17 @@ def test_what_has_no_score():
     for score in scores:
         for args, match in [
             ((real, real_labels, fake, fake_labels, 4), "real images of class 3, but there are 0"),
-            ((real, real_labels, fake, fake_labels.clamp(max=1), 3), "generated images of class 2, but there are 0"),
+            (
+                (real, real_labels, fake, fake_labels.clamp(max=1), 3),
+                "generated images of class 2, but there are 0",
+            ),
             ((real, real_labels, broken, fake_labels, 3), "generated images hold NaN"),
             ((real, real_labels[:-1], fake, fake_labels, 3), "must be 120 whole numbers"),
             ((real, real_labels, fake, fake_labels, 2), "run from 0 to 2, but there are 2 classes"),
-            ((real, real_labels, fake[:, :5], fake_labels, 3), "6 features each, but generated ones 5"),
+            (
+                (real, real_labels, fake[:, :5], fake_labels, 3),
+                "6 features each, but generated ones 5",
+            ),
         ]:
             with pytest.raises(UserError, match=match):
                 score(*args)

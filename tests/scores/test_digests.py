@@ -8,7 +8,9 @@ from remuda.scores.digests import image_digest, tensor_digest
 
 def test_an_image_digest_is_that_of_shape_and_bytes():
     images = torch.arange(12, dtype=torch.uint8).reshape(3, 1, 2, 2)
-    expected = hashlib.sha256(b"images torch.uint8 [3, 1, 2, 2]\n" + bytes(range(12))).hexdigest()[:16]
+    expected = hashlib.sha256(b"images torch.uint8 [3, 1, 2, 2]\n" + bytes(range(12))).hexdigest()[
+        :16
+    ]
     assert image_digest(images) == expected
     assert image_digest(images.reshape(1, 3, 2, 2)) != expected
     assert image_digest(images.flip(0)) != expected

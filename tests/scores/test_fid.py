@@ -17,7 +17,9 @@ def exact(mean, covariance, count=100):
     """The Gaussian with just this mean and covariance."""
     covariance = torch.as_tensor(covariance, dtype=torch.float64)
     mean = torch.as_tensor(mean, dtype=torch.float64)
-    return Gaussian.from_tensors({"count": torch.tensor(count), "mean": mean, "scatter": covariance * (count - 1)})
+    return Gaussian.from_tensors(
+        {"count": torch.tensor(count), "mean": mean, "scatter": covariance * (count - 1)}
+    )
 
 
 def rotation(width, seed=0):
@@ -35,11 +37,17 @@ def test_numbers_by_hand():
 def test_covariances_that_commute(rank, device):
     """The distance is |m_a - m_b|^2 + sum of (s_a - s_b)^2 over the deviations, at any rank."""
     turn = rotation(40)
-    a_deviations, b_deviations = torch.zeros(40, dtype=torch.float64), torch.linspace(0, 3, 40, dtype=torch.float64)
+    a_deviations, b_deviations = (
+        torch.zeros(40, dtype=torch.float64),
+        torch.linspace(0, 3, 40, dtype=torch.float64),
+    )
     a_deviations[:rank] = torch.linspace(1, 2, rank)
     a = exact(torch.zeros(40), turn @ a_deviations.square().diag() @ turn.T)
     b = exact(torch.ones(40), turn @ b_deviations.square().diag() @ turn.T)
-    a, b = (Gaussian.from_tensors({k: v.to(device) for k, v in each.tensors().items()}) for each in (a, b))
+    a, b = (
+        Gaussian.from_tensors({k: v.to(device) for k, v in each.tensors().items()})
+        for each in (a, b)
+    )
     expected = 40 + float((a_deviations - b_deviations).square().sum())
     assert frechet_distance(a, b) == pytest.approx(expected, rel=1e-7)
     assert frechet_distance(b, a) == pytest.approx(expected, rel=1e-7)
@@ -51,7 +59,9 @@ def test_covariances_that_do_not_commute():
     product = a @ b
     root = math.sqrt(float(product.trace()) + 2 * math.sqrt(float(product.det())))
     expected = float(a.trace() + b.trace()) - 2 * root
-    assert frechet_distance(exact([0.0, 0.0], a), exact([0.0, 0.0], b)) == pytest.approx(expected, rel=1e-6)
+    assert frechet_distance(exact([0.0, 0.0], a), exact([0.0, 0.0], b)) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -71,11 +81,15 @@ def test_torchmetrics_and_scipy_agree(device):
 def test_fewer_samples_than_features():
     """tr (A B)^(1/2) is the sum of the singular values of X Y^T, where A = X^T X and B = Y^T Y."""
     real, fake = normal(25, 300, 0), normal(40, 300, 1, shift=0.1)
-    x, y = ((rows.double() - rows.double().mean(0)) / math.sqrt(len(rows) - 1) for rows in (real, fake))
+    x, y = (
+        (rows.double() - rows.double().mean(0)) / math.sqrt(len(rows) - 1) for rows in (real, fake)
+    )
     root = float(torch.linalg.svdvals(x @ y.T).sum())
     shift = float((real.double().mean(0) - fake.double().mean(0)).square().sum())
     expected = shift + float(x.square().sum() + y.square().sum()) - 2 * root
-    assert frechet_distance(Gaussian.of(real), Gaussian.of(fake)) == pytest.approx(expected, rel=1e-8)
+    assert frechet_distance(Gaussian.of(real), Gaussian.of(fake)) == pytest.approx(
+        expected, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("count", [2, 20, 400])

@@ -19,7 +19,9 @@ def test_numbers_by_hand():
     gaussian = Gaussian.of(torch.tensor([[1.0, 0.0], [3.0, 0.0], [5.0, 6.0]]))
     assert gaussian.count == 3 and gaussian.width == 2
     assert gaussian.mean.tolist() == [3.0, 2.0]
-    assert torch.allclose(gaussian.covariance, torch.tensor([[4.0, 6.0], [6.0, 12.0]], dtype=torch.float64))
+    assert torch.allclose(
+        gaussian.covariance, torch.tensor([[4.0, 6.0], [6.0, 12.0]], dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -35,12 +37,17 @@ def test_numpy_agrees(device):
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 1000])
 def test_any_batch_size_gives_the_same(batch):
-    features = normal(1000, 12, shift=1000.0)  # a mean far from 0, where sums of squares would lose digits
+    features = normal(
+        1000, 12, shift=1000.0
+    )  # a mean far from 0, where sums of squares would lose digits
     whole, parts = Gaussian.of(features), Gaussian(12)
     for rows in features.split(batch):
         parts.update(rows)
     assert parts.count == 1000
-    assert relative(parts.mean, whole.mean) < 1e-14 and relative(parts.covariance, whole.covariance) < 1e-10
+    assert (
+        relative(parts.mean, whole.mean) < 1e-14
+        and relative(parts.covariance, whole.covariance) < 1e-10
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -54,7 +61,10 @@ def test_merging_is_adding(sizes, seed):
         merged.merge(part)
     whole = Gaussian.of(features)
     assert merged.count == whole.count
-    assert relative(merged.mean, whole.mean) < 1e-12 and relative(merged.covariance, whole.covariance) < 1e-10
+    assert (
+        relative(merged.mean, whole.mean) < 1e-12
+        and relative(merged.covariance, whole.covariance) < 1e-10
+    )
 
 
 def test_saved_and_loaded():

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torchmetrics.image.inception import InceptionScore
 
-from remuda import seeds
 from remuda.errors import UserError
 from remuda.scores.inception_score import inception_score
+from remuda.tensors import random
 
 from .samples import DEVICES, Passing, normal
 
@@ -17,34 +17,45 @@ def by_loops(splits):
     scores = []
     for split in splits:
         marginal = np.mean(split, axis=0)
-        divergences = [sum(p * math.log(p / q) for p, q in zip(row, marginal, strict=True) if p > 0) for row in split]
+        divergences = [
+            sum(p * math.log(p / q) for p, q in zip(row, marginal, strict=True) if p > 0)
+            for row in split
+        ]
         scores.append(math.exp(np.mean(divergences)))
     return np.mean(scores), np.std(scores)
 
 
 def test_numbers_by_hand():
-    sure = torch.eye(4).repeat(5, 1)  # one class each, all equally often: the best score, the number of classes
+    sure = torch.eye(4).repeat(
+        5, 1
+    )  # one class each, all equally often: the best score, the number of classes
     assert inception_score(sure, 1) == (pytest.approx(4), 0)
     rows = torch.tensor([[0.5, 0.5], [1.0, 0.0]])  # marginal (3/4, 1/4)
     first = 0.5 * math.log(2 / 3) + 0.5 * math.log(2)
-    assert inception_score(rows, 1)[0] == pytest.approx(math.exp((first + math.log(4 / 3)) / 2), rel=1e-7)
+    assert inception_score(rows, 1)[0] == pytest.approx(
+        math.exp((first + math.log(4 / 3)) / 2), rel=1e-7
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("count", "num_splits"), [(40, 4), (43, 4), (60, 10), (59, 7)])
 def test_loops_agree_on_uneven_splits(count, num_splits, device):
     probabilities = normal(count, 5).softmax(1).to(device)
-    key = seeds.key(1, "test")
-    rows = probabilities.cpu().double()[seeds.permutation(torch.tensor(key), count)].numpy()
+    key = random.key(1, "test")
+    rows = probabilities.cpu().double()[random.permutation(torch.tensor(key), count)].numpy()
     splits = np.array_split(rows, num_splits)
     assert max(map(len, splits)) - min(map(len, splits)) <= 1
-    assert inception_score(probabilities, num_splits, key=key) == pytest.approx(by_loops(splits), rel=1e-6)
+    assert inception_score(probabilities, num_splits, key=key) == pytest.approx(
+        by_loops(splits), rel=1e-6
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Metric `InceptionScore`")
 def test_torchmetrics_agrees(monkeypatch):
-    logits, key = normal(500, 10).double() * 2, seeds.key(2, "test")
-    monkeypatch.setattr(torch, "randperm", lambda count: seeds.permutation(torch.tensor(key), count))  # our order
+    logits, key = normal(500, 10).double() * 2, random.key(2, "test")
+    monkeypatch.setattr(
+        torch, "randperm", lambda count: random.permutation(torch.tensor(key), count)
+    )  # our order
     metric = InceptionScore(feature=Passing(10), splits=10)
     metric.update(logits)
     mean, std = metric.compute()

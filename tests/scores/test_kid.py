@@ -3,14 +3,14 @@ import pytest
 import torch
 from torchmetrics.image.kid import KernelInceptionDistance
 
-from remuda import seeds
 from remuda.errors import UserError
 from remuda.scores import kid
 from remuda.scores.kid import kernel_distance, squared_discrepancy
+from remuda.tensors import random
 
 from .samples import DEVICES, Passing, normal
 
-KEY = seeds.key(3, "test")
+KEY = random.key(3, "test")
 
 
 def brute_force(x, y):
@@ -37,15 +37,19 @@ def test_numbers_by_hand():
 def test_brute_force_agrees(device, block, monkeypatch):
     monkeypatch.setattr(kid, "_BLOCK", block)
     x, y = normal(30, 8, 0), normal(20, 8, 1, shift=0.2)
-    assert float(squared_discrepancy(x.to(device), y.to(device))) == pytest.approx(brute_force(x, y), rel=1e-9)
+    assert float(squared_discrepancy(x.to(device), y.to(device))) == pytest.approx(
+        brute_force(x, y), rel=1e-9
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance`")
 @pytest.mark.parametrize(("num_subsets", "subset_size"), [(1, 200), (2, 200), (7, 50)])
 def test_torchmetrics_agrees(num_subsets, subset_size, monkeypatch):
     real, fake = normal(200, 16, 0), normal(200, 16, 1, shift=0.3)
-    streams = [seeds.fold(seeds.fold(torch.tensor(KEY), i // 2), i % 2) for i in range(2 * num_subsets)]
-    orders = iter([seeds.permutation(stream, 200) for stream in streams])
+    streams = [
+        random.fold(random.fold(torch.tensor(KEY), i // 2), i % 2) for i in range(2 * num_subsets)
+    ]
+    orders = iter([random.permutation(stream, 200) for stream in streams])
     monkeypatch.setattr(torch, "randperm", lambda count: next(orders))  # our subsets
     metric = KernelInceptionDistance(
         feature=Passing(16), subsets=num_subsets, subset_size=subset_size, normalize=True
@@ -63,8 +67,10 @@ def test_subsets_are_drawn_by_the_key(device):
     mean, std = kernel_distance(real, fake, 3, 10, key=KEY)
     estimates = []
     for subset in range(3):
-        stream = seeds.fold(torch.tensor(KEY), subset)
-        places = [seeds.permutation(seeds.fold(stream, i), n)[:10] for i, n in enumerate((60, 50))]
+        stream = random.fold(torch.tensor(KEY), subset)
+        places = [
+            random.permutation(random.fold(stream, i), n)[:10] for i, n in enumerate((60, 50))
+        ]
         assert all(len(place.unique()) == 10 for place in places)
         estimates.append(brute_force(real.cpu()[places[0]], fake.cpu()[places[1]]))
     assert mean == pytest.approx(np.mean(estimates), rel=1e-9)
@@ -87,7 +93,11 @@ def test_what_has_no_distance():
     broken[0, 0] = torch.nan
     for real, fake, match in [
         (good, normal(1, 4), "needs at least 2 generated images, but there is 1"),
-        (good[:5], good, "cannot be drawn from 5 real ones: take more images, or a subset_size of at most 5"),
+        (
+            good[:5],
+            good,
+            "cannot be drawn from 5 real ones: take more images, or a subset_size of at most 5",
+        ),
         (good, good[:9], "cannot be drawn from 9 generated ones"),
         (good, broken, "generated images hold NaN or infinity"),
         (broken, good, "real images hold NaN"),

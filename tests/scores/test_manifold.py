@@ -18,7 +18,10 @@ def brute_force(real, fake, k):
         return float((a - b).square().sum().sqrt())
 
     def radii(rows):
-        return [sorted(distance(a, b) for j, b in enumerate(rows) if j != i)[k - 1] for i, a in enumerate(rows)]
+        return [
+            sorted(distance(a, b) for j, b in enumerate(rows) if j != i)[k - 1]
+            for i, a in enumerate(rows)
+        ]
 
     real_radii, fake_radii = radii(real), radii(fake)
     inside = [[distance(x, y) <= r for y in fake] for x, r in zip(real, real_radii, strict=True)]

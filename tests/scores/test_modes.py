@@ -20,7 +20,9 @@ def test_numbers_by_hand():
     assert result[:3] == (2, 2, 15 / 20)
     assert result.total_variation == pytest.approx(0.45)
     assert result.reverse_kl == pytest.approx(0.95 * math.log(1.9) + 0.05 * math.log(0.1))
-    assert mode_scores(torch.cat([points, points[:1]]), TWO).num_covered == 1  # now the tenth is 1.05
+    assert (
+        mode_scores(torch.cat([points, points[:1]]), TWO).num_covered == 1
+    )  # now the tenth is 1.05
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -30,14 +32,18 @@ def test_data_have_all_modes(name, device):
     result = mode_scores(points, MODES[name])
     assert result.num_covered == result.num_modes == len(MODES[name].centres)
     assert result.high_quality == pytest.approx(1 - math.exp(-4.5), abs=0.002)
-    assert result.total_variation == pytest.approx(0, abs=1e-9) and result.reverse_kl == pytest.approx(0, abs=1e-9)
+    assert result.total_variation == pytest.approx(
+        0, abs=1e-9
+    ) and result.reverse_kl == pytest.approx(0, abs=1e-9)
 
 
 def test_lost_modes_are_missed():
     dataset = load(DataConfig(name="grid"))
     result = mode_scores(dataset.images[dataset.labels < 5], MODES["grid"])
     assert result.num_covered == 5 and result.high_quality > 0.98
-    assert result.total_variation == pytest.approx(0.8) and result.reverse_kl == pytest.approx(math.log(5))
+    assert result.total_variation == pytest.approx(0.8) and result.reverse_kl == pytest.approx(
+        math.log(5)
+    )
 
 
 @pytest.mark.parametrize("name", ["ring", "grid"])

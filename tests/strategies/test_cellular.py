@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from remuda import seeds, trees
 from remuda.data.batches import Batch
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
 from remuda.gan.contest import Sides
 from remuda.networks import DCGAN, MLP
 from remuda.strategies import Cellular, Standalone
+from remuda.tensors import random, trees
 
 SHAPE = (1, 8, 8)
 PLAIN = dict(height=1, width=1, selection="none", replacement="always", lr_mutation=0.0)
@@ -23,7 +23,9 @@ def make(networks=None, seed=7, **options):
 def real(size, batches=4, seed=0):
     torch.manual_seed(seed)
     shape = size, batches, 4
-    return Batch(torch.randint(0, 256, (*shape, *SHAPE), dtype=torch.uint8), torch.randint(0, 3, shape))
+    return Batch(
+        torch.randint(0, 256, (*shape, *SHAPE), dtype=torch.uint8), torch.randint(0, 3, shape)
+    )
 
 
 def rounds(strategy, engine, count, batches=4):
@@ -34,9 +36,13 @@ def rounds(strategy, engine, count, batches=4):
     return state, lines
 
 
-@pytest.mark.parametrize("networks", [MLP(latent=5, hidden=9), DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
+@pytest.mark.parametrize(
+    "networks", [MLP(latent=5, hidden=9), DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"]
+)
 @pytest.mark.parametrize("selection", ["none", "tournament"])
-@pytest.mark.parametrize("options", [{}, dict(ema=0.9), dict(discriminator_steps=2, loss="wasserstein")], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, dict(ema=0.9), dict(discriminator_steps=2, loss="wasserstein")], ids=str
+)
 def test_a_grid_of_one_cell_is_a_standalone_gan(networks, selection, options):
     cell = make(networks, **{**PLAIN, "selection": selection}, **options)
     alone = Standalone(batch_size=4, **options).bind(networks, SHAPE, 3, seed=7)
@@ -58,16 +64,23 @@ def test_selection_takes_the_winner_with_all_it_has():
     present, batch, key = torch.tensor([True, True, True, False, True]), real(1), torch.tensor(99)
     images, labels = batch.images[0, 0], batch.labels[0, 0]
     chosen = strategy.select(own, centres, present, images, labels, key)
-    noise = seeds.normal(seeds.fold(key, 0), (4, 5))
+    noise = random.normal(random.fold(key, 0), (4, 5))
     losses, _ = strategy.contest.losses(
-        centres.generators.player, centres.discriminators.player, images.float() / 127.5 - 1, labels, noise, key
+        centres.generators.player,
+        centres.discriminators.player,
+        images.float() / 127.5 - 1,
+        labels,
+        noise,
+        key,
     )
     fitness = losses[:, present].mean(1)
     fitness[~present] = torch.inf
     best = int(fitness.argmin())
     if best > 0:  # one's own comes from own, where its rate was not changed
         assert chosen.generators.lr.tolist() == [best + 1.0]
-    assert trees.equal(chosen.generators.player, trees.row(centres.generators.player, slice(best, best + 1)))
+    assert trees.equal(
+        chosen.generators.player, trees.row(centres.generators.player, slice(best, best + 1))
+    )
 
 
 def test_without_selection_the_cells_own_train():
@@ -75,7 +88,12 @@ def test_without_selection_the_cells_own_train():
     own, centres = strategy.contest.enter([1]), strategy.contest.enter([1, 2, 3, 4, 5])
     batch = real(1)
     there = torch.ones(5, dtype=torch.bool)
-    assert strategy.select(own, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)) is own
+    assert (
+        strategy.select(
+            own, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)
+        )
+        is own
+    )
 
 
 @pytest.mark.parametrize("population", [1, 3])
@@ -89,10 +107,14 @@ def test_the_fitter_stay(population):
     kept = strategy.replace(own, trained, centres, there, images, labels, key)
     both = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
     against = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), both, centres)
-    noise = seeds.normal(seeds.fold(key, 0), (4, 5))
+    noise = random.normal(random.fold(key, 0), (4, 5))
     unit = images.float() / 127.5 - 1
-    of_g, _ = strategy.contest.losses(both.generators.player, against.discriminators.player, unit, labels, noise, key)
-    _, of_d = strategy.contest.losses(against.generators.player, both.discriminators.player, unit, labels, noise, key)
+    of_g, _ = strategy.contest.losses(
+        both.generators.player, against.discriminators.player, unit, labels, noise, key
+    )
+    _, of_d = strategy.contest.losses(
+        against.generators.player, both.discriminators.player, unit, labels, noise, key
+    )
     for side, kept_side, losses in zip(both, kept, (of_g, of_d), strict=True):
         best = losses.mean(1).argsort()[:population]
         assert trees.equal(kept_side, trees.row(side, best)), "the centre is the fittest"
@@ -106,10 +128,15 @@ def test_the_fitter_stay(population):
 def test_a_network_that_broke_in_training_is_not_kept():
     strategy = make()
     own = strategy.contest.enter([1])
-    broken = trees.map(lambda leaf: leaf * torch.nan if leaf.is_floating_point() else leaf, strategy.contest.enter([2]))
+    broken = trees.map(
+        lambda leaf: leaf * torch.nan if leaf.is_floating_point() else leaf,
+        strategy.contest.enter([2]),
+    )
     centres, batch = strategy.contest.enter([1, 3, 4]), real(1)
     there = torch.ones(3, dtype=torch.bool)
-    kept = strategy.replace(own, broken, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1))
+    kept = strategy.replace(
+        own, broken, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)
+    )
     assert trees.equal(kept, own)
 
 
@@ -125,7 +152,9 @@ def test_mutation_of_learning_rates():
         moved = steps != 0
         assert 0.45 < moved.float().mean() < 0.55 and (side.lr > 0).all()
         assert 0.9e-4 < steps[moved].std() < 1.1e-4 and abs(steps[moved].mean()) < 1e-5
-    small = strategy.mutate(Sides(*(side._replace(lr=lr / 100) for side in chosen)), torch.tensor(3))
+    small = strategy.mutate(
+        Sides(*(side._replace(lr=lr / 100) for side in chosen)), torch.tensor(3)
+    )
     assert all((side.lr > 0).all() and side.lr.max() > 1e-4 for side in small)
     assert not torch.equal(mutated.generators.lr, mutated.discriminators.lr)
     assert make(lr_mutation=0.0).mutate(chosen, torch.tensor(3)) is chosen
@@ -135,7 +164,10 @@ def test_every_second_batch_trains_the_discriminator():
     strategy = make(skip_discriminator=1, batch_size=100, **{**PLAIN, "height": 2, "width": 2})
     assert strategy.batches_per_round(60_000) == 600 and strategy.steps_in(600) == 600
     state, _ = rounds(make(skip_discriminator=1, **PLAIN), Stacked(1), 1, batches=6)
-    assert state.sides.generators.player.moments.steps == 6 and state.sides.discriminators.player.moments.steps == 3
+    assert (
+        state.sides.generators.player.moments.steps == 6
+        and state.sides.discriminators.player.moments.steps == 3
+    )
 
 
 @pytest.mark.parametrize("skip", [0, 1, 2])
@@ -174,7 +206,9 @@ def test_a_schedule_changes_the_neighbourhood_and_starts_its_mixture_anew():
     state, _ = rounds(strategy, engine, 1)
     assert state.weights.shape == (9, 9) and state.weights[:, 0].tolist() == [1.0] * 9
     state, _ = strategy.round(engine, state, real(9), 2)
-    assert ((state.weights > 0).sum(1) >= 4).all() and torch.allclose(state.weights.sum(1), torch.ones(9))
+    assert ((state.weights > 0).sum(1) >= 4).all() and torch.allclose(
+        state.weights.sum(1), torch.ones(9)
+    )
 
 
 def test_cells_leave():
@@ -201,18 +235,28 @@ def test_the_model_is_the_best_neighbourhoods_mixture():
     third = trees.map(lambda leaf: leaf[3, 0], state.sides.generators.player)
     alone = make(**PLAIN)
     expected = alone.gan.generate(alone.gan.init(0)._replace(generator=third), noise, labels)
-    assert strategy.best(state) == 2 and torch.equal(strategy.generate(state, noise, labels), expected)
+    assert strategy.best(state) == 2 and torch.equal(
+        strategy.generate(state, noise, labels), expected
+    )
 
 
 def test_weights_are_improved_by_what_the_look_sees():
     """Cells whose generators make images unlike the data lose weight everywhere."""
-    frozen = dict(generator_lr=1e-9, discriminator_lr=1e-9, lr_mutation=0.0, selection="none", replacement="always")
+    frozen = dict(
+        generator_lr=1e-9,
+        discriminator_lr=1e-9,
+        lr_mutation=0.0,
+        selection="none",
+        replacement="always",
+    )
     strategy = make(height=1, width=2, mixture_mutation=0.2, **frozen)
     engine = Stacked(2)
     state = strategy.init(engine)
     bias = state.sides.generators.player.params["layers.4.bias"]
     bias[0, 0], bias[1, 0] = -4.0, 4.0  # black, white
-    dark = Batch(torch.zeros(2, 4, 4, *SHAPE, dtype=torch.uint8), torch.zeros(2, 4, 4, dtype=torch.int64))
+    dark = Batch(
+        torch.zeros(2, 4, 4, *SHAPE, dtype=torch.uint8), torch.zeros(2, 4, 4, dtype=torch.int64)
+    )
     for t in range(1, 25):
         state, metrics = strategy.round(engine, state, dark, t)
     assert state.weights[0, 0] > 0.95 and state.weights[1, 1] > 0.95
@@ -284,7 +328,9 @@ def test_bad_settings(options, sentence):
 def test_the_grid_says_how_many():
     with pytest.raises(UserError, match="2x3 has 6 members, not 5"):
         make(height=2, width=3).num_members(5, 3)
-    assert make(height=2, width=3).num_members(0, 3) == make(height=2, width=3).num_members(6, 3) == 6
+    assert (
+        make(height=2, width=3).num_members(0, 3) == make(height=2, width=3).num_members(6, 3) == 6
+    )
 
 
 def test_what_has_no_meaning_is_refused():
@@ -307,4 +353,6 @@ def test_mixtures_are_compared_under_the_labels_of_the_real_images():
     engine, batch = Stacked(2), real(2, batches=2)
     strategy.round(engine, strategy.init(engine), batch, 1)
     expected = batch.labels.flatten(1)
-    assert [labels.tolist() for labels in asked] == [[*row.tolist(), *row[:3].tolist()] for row in expected]
+    assert [labels.tolist() for labels in asked] == [
+        [*row.tolist(), *row[:3].tolist()] for row in expected
+    ]

@@ -2,11 +2,11 @@
 
 import torch
 
-from remuda import trees
 from remuda.data.batches import Batch, Batches
 from remuda.engines import Stacked
 from remuda.networks import MLP
 from remuda.strategies import ClassParallel, Standalone
+from remuda.tensors import trees
 
 SETTINGS = dict(batch_size=4, steps_per_round=3)
 
@@ -54,5 +54,7 @@ def test_generate_calls_the_generator_of_the_label(toy_data):
     for i, label in enumerate(labels.tolist()):
         pair = trees.row(state, label)
         assert torch.allclose(
-            images[i : i + 1], strategy.gan.generate(pair, noise[i : i + 1], labels[i : i + 1]), atol=1e-6
+            images[i : i + 1],
+            strategy.gan.generate(pair, noise[i : i + 1], labels[i : i + 1]),
+            atol=1e-6,
         )

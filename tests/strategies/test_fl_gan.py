@@ -3,29 +3,38 @@
 import pytest
 import torch
 
-from remuda import trees
 from remuda.data.batches import Batch
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
 from remuda.networks import DCGAN, MLP
 from remuda.strategies import FLGAN, Standalone
 from remuda.strategies.fl_gan import norm_names
+from remuda.tensors import trees
 
 SHAPE = (1, 8, 8)
 NETWORKS = MLP(latent=5, hidden=12)
 
 
 def make(networks=NETWORKS, sizes=(), **options):
-    return FLGAN(batch_size=4, steps_per_round=2, **options).bind(networks, SHAPE, 3, seed=7, share_sizes=sizes)
+    return FLGAN(batch_size=4, steps_per_round=2, **options).bind(
+        networks, SHAPE, 3, seed=7, share_sizes=sizes
+    )
 
 
 def real(size, steps=2, seed=0):
     torch.manual_seed(seed)
-    return Batch(torch.randint(0, 256, (size, steps, 4, *SHAPE), dtype=torch.uint8), torch.zeros(size, steps, 4).long())
+    return Batch(
+        torch.randint(0, 256, (size, steps, 4, *SHAPE), dtype=torch.uint8),
+        torch.zeros(size, steps, 4).long(),
+    )
 
 
 def rows_differ(rows) -> bool:
-    return any(not torch.equal(leaf[0], leaf[i]) for leaf in trees.leaves(rows) for i in range(1, len(leaf)))
+    return any(
+        not torch.equal(leaf[0], leaf[i])
+        for leaf in trees.leaves(rows)
+        for i in range(1, len(leaf))
+    )
 
 
 def test_the_mean_is_weighted_by_the_sizes_of_the_data():
@@ -34,10 +43,15 @@ def test_the_mean_is_weighted_by_the_sizes_of_the_data():
     player = strategy.init(engine).generator
     values = torch.tensor([1.0, 5.0])
     player = player._replace(
-        params=trees.map(lambda leaf: torch.ones_like(leaf) * values.reshape(-1, *[1] * (leaf.ndim - 1)), player.params)
+        params=trees.map(
+            lambda leaf: torch.ones_like(leaf) * values.reshape(-1, *[1] * (leaf.ndim - 1)),
+            player.params,
+        )
     )
     mean = strategy.average(engine, player, strategy.weights(2, t=1), strategy.gan.generator)
-    assert all(torch.equal(leaf, torch.full_like(leaf, 4.0)) for leaf in mean.params.values())  # (10 + 150) / 40
+    assert all(
+        torch.equal(leaf, torch.full_like(leaf, 4.0)) for leaf in mean.params.values()
+    )  # (10 + 150) / 40
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
@@ -97,7 +111,9 @@ def test_singular_vectors_are_not_averaged(shift):
     strategy, engine = make(lipschitz="spectral", loss="hinge", shift=shift), Stacked(4)
     state, _ = strategy.round(engine, strategy.init(engine), real(4), 1)
     vectors = {name: leaf for name, leaf in state.discriminator.buffers.items() if "left_" in name}
-    assert vectors and all(torch.allclose(leaf.norm(dim=1), torch.ones(4)) for leaf in vectors.values())
+    assert vectors and all(
+        torch.allclose(leaf.norm(dim=1), torch.ones(4)) for leaf in vectors.values()
+    )
     assert not rows_differ(state.discriminator.params)
     for t in range(2, 5):
         state, losses = strategy.round(engine, state, real(4), t)
@@ -105,7 +121,8 @@ def test_singular_vectors_are_not_averaged(shift):
 
 
 @pytest.mark.parametrize(
-    ("sync", "generators", "discriminators"), [("generator", False, True), ("discriminator", True, False)]
+    ("sync", "generators", "discriminators"),
+    [("generator", False, True), ("discriminator", True, False)],
 )
 def test_what_is_not_averaged_stays_local(sync, generators, discriminators):
     strategy, engine = make(sync=sync), Stacked(3)
@@ -124,7 +141,9 @@ def test_norms_stay_local_and_the_rest_does_not():
         (state.discriminator, strategy.gan.discriminator),
     ):
         local = norm_names(network)
-        assert any("running_mean" in name for name in local) and any("weight" in name for name in local)
+        assert any("running_mean" in name for name in local) and any(
+            "weight" in name for name in local
+        )
         tensors = {**player.params, **player.buffers}
         for name, leaf in tensors.items():
             if leaf.is_floating_point():

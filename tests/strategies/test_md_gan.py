@@ -5,7 +5,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda import seeds, trees
 from remuda.data.batches import Batch
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
@@ -13,6 +12,7 @@ from remuda.gan.players import apply
 from remuda.networks import DCGAN, MLP
 from remuda.strategies import MDGAN, Standalone
 from remuda.strategies.md_gan import batch_places
+from remuda.tensors import random, trees
 
 SHAPE = (1, 8, 8)
 NETWORKS = MLP(latent=5, hidden=12)
@@ -26,13 +26,20 @@ def make(networks=NETWORKS, **options):
 def real(size, steps=2, seed=0):
     torch.manual_seed(seed)
     return Batch(
-        torch.randint(0, 256, (size, steps, 4, *SHAPE), dtype=torch.uint8), torch.randint(0, 3, (size, steps, 4))
+        torch.randint(0, 256, (size, steps, 4, *SHAPE), dtype=torch.uint8),
+        torch.randint(0, 3, (size, steps, 4)),
     )
 
 
 def test_the_papers_index_rule():
     """X_g = X(n mod k + 1), X_d = X((n + 1) mod k + 1) for n = 1, ..., N; batches count from 0 here."""
-    assert batch_places(torch.ones(5, dtype=torch.bool), 3).tolist() == [[1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]
+    assert batch_places(torch.ones(5, dtype=torch.bool), 3).tolist() == [
+        [1, 2],
+        [2, 0],
+        [0, 1],
+        [1, 2],
+        [2, 0],
+    ]
     assert batch_places(torch.ones(3, dtype=torch.bool), 1).tolist() == [[0, 0]] * 3
     alive = torch.tensor([True, False, True, True])
     assert batch_places(alive, 2)[alive].tolist() == [[1, 0], [0, 1], [1, 0]]
@@ -69,17 +76,25 @@ def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networ
         judges.append(worker)
     params = trees.map(lambda leaf: leaf.detach().requires_grad_(), state.server.generator.params)
     made, _ = apply(
-        strategy.gan.generator, params, state.server.generator.buffers, noise.flatten(0, 1), classes.flatten()
+        strategy.gan.generator,
+        params,
+        state.server.generator.buffers,
+        noise.flatten(0, 1),
+        classes.flatten(),
     )
     batches = made.unflatten(0, (k, 4))
     values = []
     for n, judge in enumerate(judges):
         mine = batches[places[n, 0]]
-        outputs, _ = apply(strategy.gan.discriminator, judge.params, judge.buffers, mine, asked[n, 0])
+        outputs, _ = apply(
+            strategy.gan.discriminator, judge.params, judge.buffers, mine, asked[n, 0]
+        )
         values.append(strategy.gan.loss.generator(outputs))
     torch.stack(values).mean().backward()
     expected = {name: leaf.grad for name, leaf in params.items()}
-    _, _, pull = strategy.gan.imagine(state.server.generator, noise.flatten(0, 1), classes.flatten())
+    _, _, pull = strategy.gan.imagine(
+        state.server.generator, noise.flatten(0, 1), classes.flatten()
+    )
     shares = torch.zeros(k, size)
     for n in range(size):
         shares[places[n, 0], n] = 1 / size
@@ -121,12 +136,17 @@ def test_a_swap_conserves_every_discriminator(size, seed, optimizer):
     engine = Stacked(size)
     workers = strategy.init(engine).workers
     marks = torch.arange(float(size))
-    workers = trees.map(lambda leaf: leaf + marks.reshape(-1, *[1] * (leaf.ndim - 1)).to(leaf.dtype), workers)
+    workers = trees.map(
+        lambda leaf: leaf + marks.reshape(-1, *[1] * (leaf.ndim - 1)).to(leaf.dtype), workers
+    )
     source = derangement(seed, torch.ones(size, dtype=torch.bool))
     swapped = strategy.swap(engine, workers, source)
     for name, leaf in swapped.params.items():
         assert torch.equal(leaf, workers.params[name][source])
-    expected = {"keep": workers.moments, "carry": trees.map(lambda leaf: leaf[source], workers.moments)}
+    expected = {
+        "keep": workers.moments,
+        "carry": trees.map(lambda leaf: leaf[source], workers.moments),
+    }
     expected["reset"] = trees.map(torch.zeros_like, workers.moments)
     assert trees.equal(swapped.moments, expected[optimizer])
 
@@ -154,17 +174,22 @@ def test_the_lost_count_for_nothing():
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
-@pytest.mark.parametrize(("size", "k", "batch"), [(1, 1, 4), (2, 1, 3), (3, 2, 4), (5, 5, 2), (4, 2, 1)])
+@pytest.mark.parametrize(
+    ("size", "k", "batch"), [(1, 1, 4), (2, 1, 3), (3, 2, 4), (5, 5, 2), (4, 2, 1)]
+)
 def test_counted_traffic_is_that_of_table_3(size, k, batch, networks):
     if isinstance(networks, DCGAN) and batch == 1:
         pytest.skip("BatchNorm needs more than one image")
-    strategy = MDGAN(batch_size=batch, num_fake_batches=k, swap_every=1).bind(networks, SHAPE, 3, seed=0)
+    strategy = MDGAN(batch_size=batch, num_fake_batches=k, swap_every=1).bind(
+        networks, SHAPE, 3, seed=0
+    )
     engine = Metered(Stacked(size))
     state = strategy.init(engine)
     steps = 3
     torch.manual_seed(0)
     data = Batch(
-        torch.randint(0, 256, (size, steps, batch, *SHAPE), dtype=torch.uint8), torch.zeros(size, steps, batch).long()
+        torch.randint(0, 256, (size, steps, batch, *SHAPE), dtype=torch.uint8),
+        torch.zeros(size, steps, batch).long(),
     )
     after, _ = strategy.round(engine, state, data, t=1)
     d = 4 * 64  # bytes of an image in float32
@@ -198,4 +223,4 @@ def test_labels_are_the_servers_and_every_worker_knows_them():
     assert classes.min() >= 0 and classes.max() < 3 and len(classes.unique()) > 1
     for s in range(2):
         assert torch.equal(asked[s], classes[s][places[s]])
-    assert seeds.key(7, "swap", 1) != seeds.key(7, "lose")
+    assert random.key(7, "swap", 1) != random.key(7, "lose")

@@ -1,0 +1,1 @@
+"""Processes on one or more hosts: launch them, watch them, check them."""

@@ -1,1 +1,0 @@
-"""The commands of the command line, thin functions; importing a module registers its commands."""

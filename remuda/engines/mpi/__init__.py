@@ -1,0 +1,1 @@
+"""The MPI engine: members split over the ranks of a job."""

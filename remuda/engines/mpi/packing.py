@@ -1,0 +1,90 @@
+"""Rows as flat bytes, one leaf after the other, and what a receiver has to know to put them together again."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda.tensors.trees import Tree
+
+
+def row_bytes(leaves: Sequence[Tensor]) -> int:
+    """Bytes of one row of all leaves."""
+    return sum(leaf[:1].numel() * leaf.element_size() for leaf in leaves)
+
+
+def pack(leaves: Sequence[Tensor], rows: slice | list[int]) -> Tensor:
+    """The chosen rows of all leaves as bytes; must not be changed, it may be a view."""
+    parts = [_flat(leaf.detach()[rows].contiguous()) for leaf in leaves]
+    return (
+        parts[0]
+        if len(parts) == 1
+        else torch.cat(parts)
+        if parts
+        else torch.empty(0, dtype=torch.uint8)
+    )
+
+
+def unpack(buffer: Tensor, leaves: Sequence[Tensor], rows: slice) -> None:
+    """Overwrite a stretch of rows of contiguous leaves by what ``pack`` has made of as many."""
+    position = 0
+    for leaf in leaves:
+        target = _flat(leaf[rows])
+        target.copy_(buffer[position : position + len(target)])
+        position += len(target)
+    assert position == len(buffer), "sender and receiver have rows of different sizes"
+
+
+def _flat(leaf: Tensor) -> Tensor:
+    """The bytes of a contiguous tensor; one with a single element counts as such whatever its strides."""
+    return leaf.as_strided((leaf.numel(),), (1,)).view(torch.uint8)
+
+
+def describe(rows: Tree) -> str:
+    """The structure, types and shapes of a row, whatever the number of rows."""
+    return json.dumps(_describe(rows))
+
+
+def _describe(rows: Tree) -> Any:
+    if isinstance(rows, Tensor):
+        return [str(rows.dtype).removeprefix("torch."), list(rows.shape[1:])]
+    if isinstance(rows, dict):
+        return {"dict": {name: _describe(child) for name, child in rows.items()}}
+    children = [_describe(child) for child in rows]
+    if not hasattr(rows, "_fields"):
+        return {"tuple": children}
+    cls = type(rows)
+    _find(cls.__module__, cls.__qualname__)  # the sender complains, not the receiver
+    return {"module": cls.__module__, "class": cls.__qualname__, "tuple": children}
+
+
+def build(description: str, num_rows: int, device: torch.device) -> Tree:
+    """Rows of that description, not yet filled."""
+    return _build(json.loads(description), num_rows, device)
+
+
+def _build(value: Any, num_rows: int, device: torch.device) -> Tree:
+    if isinstance(value, list):
+        dtype, shape = value
+        return torch.empty(num_rows, *shape, dtype=getattr(torch, dtype), device=device)
+    if "dict" in value:
+        return {name: _build(child, num_rows, device) for name, child in value["dict"].items()}
+    children: Iterator[Tree] = (_build(child, num_rows, device) for child in value["tuple"])
+    return (
+        _find(value["module"], value["class"])(*children) if "class" in value else tuple(children)
+    )
+
+
+def _find(module: str, name: str) -> type:
+    """A named tuple's class. All ranks run one program, so it is there, and nothing is imported by a message."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
+        raise TypeError(
+            f"rows of {module}.{name} cannot travel: define the class at the top of a module"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Studies over runs: repeats, benchmarks, scaling, traffic, mixtures."""

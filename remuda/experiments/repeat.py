@@ -1,0 +1,118 @@
+"""A run again and again with other seeds, so that a score has a spread."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from remuda.config import RunConfig
+from remuda.errors import UserError
+from remuda.record.record import Record
+from remuda.reports.compare.groups import settings
+from remuda.training.progress import Progress, Silent
+from remuda.training.run import Interrupted, resume, run
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """The folders of the runs that reached their last round, and why others did not."""
+
+    finished: list[Path] = field(default_factory=list)
+    failed: dict[Path, str] = field(default_factory=dict)
+
+    def refuse_failures(self) -> None:
+        """A mean over the seeds that happened to finish flatters: say so at the end, loudly."""
+        if self.failed:
+            reasons = "; ".join(f"{folder}: {sentence}" for folder, sentence in self.failed.items())
+            total = len(self.finished) + len(self.failed)
+            raise UserError(
+                f"{len(self.failed)} of {total} seeds did not finish and are not compared: {reasons}"
+            )
+
+
+def repeat(
+    config: RunConfig,
+    out: str | Path,
+    num_seeds: int,
+    first_seed: int = 0,
+    progress: Callable[[], Progress] = Silent,
+) -> Repeats:
+    """Train with seeds first_seed, first_seed + 1, ... into OUT/seed-000, OUT/seed-001, ...
+
+    Finished runs are left as they are, interrupted ones go on. A run that diverges is noted, and the next one begins.
+    """
+    if num_seeds < 1 or first_seed < 0:
+        raise UserError(
+            f"--seeds must be at least 1 and --first-seed at least 0, not {num_seeds} and {first_seed}"
+        )
+    if config.engine.name == "mpi":
+        raise UserError(
+            "repeat trains in one process: leave engine.name at stacked, or start remuda train per --seed"
+        )
+    config = replace(config, data=config.data.with_full_paths())
+    seeds = range(first_seed, first_seed + num_seeds)
+    plan = {
+        Path(out) / f"seed-{seed:03d}": replace(config, run=replace(config.run, seed=seed))
+        for seed in seeds
+    }
+    for folder, wanted in plan.items():  # before hours are spent on the others
+        _refuse_another_run(folder, wanted)
+    repeats = Repeats()
+    for folder, wanted in plan.items():
+        try:
+            _train(folder, wanted, progress())
+            repeats.finished.append(folder)
+        except Interrupted as stop:
+            raise Interrupted(f"{stop}; the same remuda repeat goes on with all seeds") from None
+        except UserError as error:
+            if not _is_run(folder):
+                raise  # nothing could be begun, and no other seed would change that
+            repeats.failed[folder] = str(error)
+            progress().note(f"{folder}: {error}")
+    return repeats
+
+
+def _train(folder: Path, config: RunConfig, progress: Progress) -> None:
+    # PyTorch compiles a function for at most eight different callers, and each seed's herd is one.
+    torch.compiler.reset()
+    if not _is_run(folder):
+        run(config, folder, progress)
+    elif _reached(folder) == config.run.rounds and not _lacks_scores(folder, config):
+        progress.note(f"{folder} is finished")
+    else:
+        # What does not change what is learnt may be another now: how it is scored, and where it is trained.
+        resume(folder, progress=progress, config=config)
+
+
+def _lacks_scores(folder: Path, config: RunConfig) -> bool:
+    """A stop may have cut off the last ones."""
+    return config.scores.every > 0 and not Record.open(folder).has_scores(config.run.rounds)
+
+
+def _refuse_another_run(folder: Path, config: RunConfig) -> None:
+    """What is in the folder must be the run that is asked for, so far."""
+    if not _is_run(folder):
+        return
+    found = Record.open(folder).config
+    old, new = settings(found), settings(config)
+    differing = [key for key in old | new if old.get(key) != new.get(key) and key != "run.rounds"]
+    if found.run.seed != config.run.seed:
+        differing.append("run.seed")
+    if differing:
+        raise UserError(
+            f"{folder} has been trained with another {', '.join(differing)}: choose another --out"
+        )
+    if (reached := _reached(folder)) > config.run.rounds:
+        raise UserError(
+            f"{folder} has already reached round {reached}, above run.rounds={config.run.rounds}: choose another --out"
+        )
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.toml").is_file()
+
+
+def _reached(folder: Path) -> int:
+    checkpoint, _ = Record.open(folder).newest()
+    return checkpoint.round if checkpoint is not None else 0

@@ -1,0 +1,30 @@
+"""What MD-GAN and FL-GAN send for given networks and data: the paper's tables II, III and IV, and its figure 2.
+
+print_tables(setting_of(recipe("md-gan-digits")), Console())
+"""
+
+from remuda.experiments.traffic.configured import setting_of
+from remuda.experiments.traffic.figure import crossing_batch, draw
+from remuda.experiments.traffic.setting import Messages, Setting, fl_gan, md_gan
+from remuda.experiments.traffic.tables import (
+    communications,
+    complexities,
+    describe,
+    print_tables,
+    totals,
+)
+
+__all__ = [
+    "Messages",
+    "Setting",
+    "communications",
+    "complexities",
+    "crossing_batch",
+    "describe",
+    "draw",
+    "fl_gan",
+    "md_gan",
+    "print_tables",
+    "setting_of",
+    "totals",
+]

@@ -1,0 +1,1 @@
+"""A trained model: load it, sample it, score it, draw pictures."""

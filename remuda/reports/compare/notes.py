@@ -1,0 +1,148 @@
+"""The footnotes of a comparison: how to read it, and all that might make it unfair."""
+
+from remuda.reports.compare.columns import Column
+from remuda.reports.compare.groups import CONTENT, Group, content_of, differing, plain
+from remuda.reports.compare.significance import MIN_REPEATS, smallest_p
+
+MAX_SETTINGS = 8  # spelled out; of more only the names
+SHOWN = {"strategy.name", "run.members", "run.rounds", CONTENT}  # in columns or notes of their own
+
+
+def notes(groups: list[Group], columns: list[Column], last_round: int | None) -> list[str]:
+    return [
+        *_how_to_read(groups, columns),
+        *_significance(groups, columns),
+        *_different_protocols(columns),
+        *_different_rounds(groups, columns),
+        *_unfinished(groups, last_round),
+        *_different_data(groups),
+        *_different_settings(groups),
+        *_different_machines(groups),
+    ]
+
+
+def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
+    cells = [cell for column in columns for cell in column.cells if cell is not None]
+    found = []
+    if not columns:
+        found.append("None of these runs has scores: remuda score RUN adds them.")
+    if any(cell.over_seeds for cell in cells):
+        found.append("±: mean and standard deviation (n - 1) over seeds.")
+    if any(cell.spread is not None and not cell.over_seeds for cell in cells):
+        found.append(
+            "†: of one run; the spread is over splits or subsets of its images, and says nothing about seeds."
+        )
+    if any(column.all_floors for column in columns):
+        found.append(
+            "Real images: the same score of real images that are not in the reference, 10,000 at most, and fewer where "
+            "the data or the samples are fewer; with fewer images a distance is larger, an Inception score smaller."
+        )
+    if any(len(one.runs) > 1 for one in groups):
+        found.append("Seconds and bytes: the median over seeds.")
+    return found
+
+
+def _significance(groups: list[Group], columns: list[Column]) -> list[str]:
+    tested = {
+        (len(column.cells[0].values), len(cell.values))
+        for column in columns
+        for cell in column.cells
+        if column.cells[0] is not None and cell is not None and cell.p is not None
+    }
+    if tested:
+        limits = [
+            f"{one} against {other} never give less than {smallest_p(one, other):.2g}"
+            for one, other in tested
+        ]
+        return [
+            f"p: two-sided Mann-Whitney U test against {groups[0].name}, exact for up to ten against ten seeds "
+            f"({', '.join(sorted(limits))}), not corrected for the number of tests."
+        ]
+    if columns and len(groups) > 1:
+        return [
+            f"No p: the test takes at least {MIN_REPEATS} scored seeds of {groups[0].name} and of another group."
+        ]
+    return []
+
+
+def _different_protocols(columns: list[Column]) -> list[str]:
+    split = {column.name: None for column in columns if column.label != column.name}
+    found = [
+        f"{name}: measured against different references or with different networks or counts; what is in different "
+        "columns cannot be compared."
+        for name in split
+    ]
+    for column in columns:
+        precisions = sorted(
+            {p for cell in column.cells if cell is not None for p in cell.precisions}
+        )
+        if len(precisions) > 1:
+            found.append(
+                f"{column.label}: the network ran in different precisions ({', '.join(precisions)})."
+            )
+    return found
+
+
+def _different_rounds(groups: list[Group], columns: list[Column]) -> list[str]:
+    found = []
+    for column in columns:
+        for one, cell in zip(groups, column.cells, strict=True):
+            if cell is None:
+                continue
+            if any(
+                run.num_rounds != cell.round for run in one.runs if run.folder not in cell.lacking
+            ):
+                found.append(
+                    f"{column.label} of {one.name}: after round {cell.round}, not the last one trained."
+                )
+            if cell.lacking:
+                names = ", ".join(str(folder) for folder in cell.lacking)
+                found.append(
+                    f"{column.label} of {one.name}: not of {names}, without a score in round {cell.round}."
+                )
+    return found
+
+
+def _unfinished(groups: list[Group], last_round: int | None) -> list[str]:
+    found = []
+    for run in (run for one in groups for run in one.runs):
+        wanted = min(run.config.run.rounds, last_round or run.config.run.rounds)
+        if run.num_rounds < wanted:
+            found.append(f"{run.folder}: has reached round {run.num_rounds} of {wanted}.")
+    return found
+
+
+def _different_data(groups: list[Group]) -> list[str]:
+    if CONTENT not in differing(groups):
+        return []
+    listed = "; ".join(f"{one.name}: {content_of(one.runs[0])}" for one in groups)
+    return [f"The runs have learnt from different data ({listed})."]
+
+
+def _different_settings(groups: list[Group]) -> list[str]:
+    """What differs besides what names and columns show, so that nobody reads one cause into a score of two."""
+    keys = [key for key in differing(groups) if key not in SHOWN]
+    found = []
+    for key in keys[:MAX_SETTINGS]:
+        values: dict[str, list[str]] = {}
+        for one in groups:
+            values.setdefault(plain(one.settings.get(key)), []).append(one.name)
+        listed = "; ".join(f"{value} ({', '.join(names)})" for value, names in values.items())
+        found.append(f"{key}: {listed}.")
+    if keys[MAX_SETTINGS:]:
+        found.append(f"Also different: {', '.join(keys[MAX_SETTINGS:])}.")
+    return found
+
+
+def _different_machines(groups: list[Group]) -> list[str]:
+    runs = [run for one in groups for run in one.runs]
+    found = []
+    devices = sorted({run.device for run in runs if run.device})
+    if len(devices) > 1:
+        found.append(f"Seconds were measured on different devices ({', '.join(devices)}).")
+    precisions = sorted({run.config.engine.precision for run in runs})
+    if len(precisions) > 1:
+        found.append(
+            f"engine.precision differs ({', '.join(precisions)}), which does not make groups of its own."
+        )
+    return found

@@ -1,0 +1,260 @@
+"""A comparison as text, CSV, Markdown or LaTeX."""
+
+import csv
+import io
+import math
+import re
+import statistics
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from remuda.reports.compare.columns import Column, Summary
+from remuda.reports.compare.groups import Group
+
+WIDTH = 120  # characters of a line of text
+FACTS = ["strategy", "seeds", "members", "rounds", "images", "seconds", "bytes"]
+MISSING = "-"
+
+
+class Cell(NamedTuple):
+    text: str
+    is_best: bool = False
+    tail: str = ""  # after the mark of the best
+
+
+Grid = list[list[str]]  # rows of cells, the first one the header
+
+
+def as_text(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
+    grid = _grid(groups, columns, _plain)
+    marked = ["*: the best value."] if _has_best(columns) else []
+    lines = [line for block in _blocks(grid) for line in [*_aligned(block), ""]]
+    for note in marked + notes:
+        lines += textwrap.wrap(
+            note, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
+    def style(cell: Cell) -> str:
+        text = _markdown(cell.text)
+        return (f"**{text}**" if cell.is_best else text) + _markdown(cell.tail)
+
+    header, *rows = _grid(groups, columns, style)
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    lines = [f"| {' | '.join(row)} |" for row in [header, rule, *rows]]
+    marked = ["Bold: the best value."] if _has_best(columns) else []
+    return "\n".join([*lines, "", *(f"- {_markdown(note)}" for note in marked + notes)]) + "\n"
+
+
+def as_latex(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
+    def style(cell: Cell) -> str:
+        text = _latex(cell.text)
+        return (rf"\textbf{{{text}}}" if cell.is_best else text) + _latex(cell.tail)
+
+    header, *rows = _grid(groups, columns, style)
+    marked = ["Bold: the best value."] if _has_best(columns) else []
+    return "\n".join(
+        [
+            r"% needs \usepackage{booktabs}",
+            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+            r"\toprule",
+            rf"{' & '.join(header)} \\",
+            r"\midrule",
+            *(rf"{' & '.join(row)} \\" for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+            r"\medskip{\footnotesize\setlength{\parindent}{0pt}",
+            *(_latex(note) + r"\par" for note in marked + notes),
+            "}\n",
+        ]
+    )
+
+
+def as_csv(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
+    """Numbers as they are, one row a group; notes have no place in it, ask for them beside."""
+    parts = ("", " spread", " spread over", " n", " round", " p", " floor")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["name", *FACTS, *(column.label + part for column in columns for part in parts)]
+    )
+    for i, one in enumerate(groups):
+        row: list[object] = [one.name, *_facts(one, str)]
+        for column in columns:
+            row += _numbers(column.cells[i], column.floors[i])
+        writer.writerow(["" if value in (None, MISSING) else value for value in row])
+    return out.getvalue()
+
+
+FORMATS: dict[str, Callable[[list[Group], list[Column], list[str]], str]] = {
+    "text": as_text,
+    "csv": as_csv,
+    "markdown": as_markdown,
+    "latex": as_latex,
+}
+
+
+# Cells
+
+
+def _grid(groups: list[Group], columns: list[Column], style: Callable[[Cell], str]) -> Grid:
+    """A row for each group; with rows for columns if a line of text has no room, and has more room that way."""
+    cells = _cells(groups, columns)
+    turned = [list(row) for row in zip(*cells, strict=True)]
+    width, other = (
+        _width([[_plain(cell) for cell in row] for row in table]) for table in (cells, turned)
+    )
+    return [
+        [style(cell) for cell in row] for row in (turned if width > max(WIDTH, other) else cells)
+    ]
+
+
+def _plain(cell: Cell) -> str:
+    return f"{cell.text}{' *' if cell.is_best else ''}{cell.tail}"
+
+
+def _cells(groups: list[Group], columns: list[Column]) -> list[list[Cell]]:
+    header = [Cell(text) for text in ["name", *FACTS]]
+    rows = [[Cell(text) for text in [one.name, *_facts(one, _readable)]] for one in groups]
+    floor = [Cell("real images"), *[Cell(MISSING)] * len(FACTS)]
+    for column in columns:
+        header.append(Cell(f"{column.label} {column.direction}".strip()))
+        digits = _decimals(column)
+        for row, cell in zip(rows, column.cells, strict=True):
+            row.append(_cell(cell, digits, column.best))
+        ends = sorted({f"{x:.{digits}f}" for x in column.all_floors}, key=float)
+        floor.append(Cell(_span(ends)))
+    return [header, *rows, *([floor] if any(column.all_floors for column in columns) else [])]
+
+
+def _cell(summary: Summary | None, digits: int, best: float | None) -> Cell:
+    if summary is None:
+        return Cell(MISSING)
+    text = f"{summary.value:.{digits}f}"
+    if summary.spread is not None:
+        text += f" ± {summary.spread:.{digits}f}" + ("" if summary.over_seeds else "†")
+    tail = f" (p = {summary.p:.2g})" if summary.p is not None else ""
+    if summary.lacking:
+        tail += f" ({len(summary.values)} of {len(summary.values) + len(summary.lacking)})"
+    return Cell(text, summary.value == best, tail)
+
+
+def _facts(group: Group, number: Callable[[int | float], str]) -> list[str]:
+    """Counts as one number, or as the ends of their range where the runs differ; seconds and bytes as medians."""
+    spans = [
+        _span([number(n) for n in sorted({getattr(run, field) for run in group.runs})])
+        for field in ("num_members", "num_rounds", "num_images")
+    ]
+    seconds = number(round(statistics.median(run.seconds for run in group.runs), 4))
+    moved = [run.num_bytes for run in group.runs]
+    known = [n for n in moved if n is not None]
+    median = number(round(statistics.median(known))) if len(known) == len(moved) else MISSING
+    return [group.strategy, str(len(group.runs)), *spans, seconds, median]
+
+
+def _readable(number: int | float) -> str:
+    return f"{number:,.1f}" if isinstance(number, float) else f"{number:,}"
+
+
+def _numbers(summary: Summary | None, floors: list[float]) -> list[object]:
+    floor = statistics.fmean(floors) if floors else None
+    if summary is None:
+        return [*[None] * 6, floor]
+    kind = None if summary.spread is None else "seeds" if summary.over_seeds else "images"
+    return [
+        summary.value,
+        summary.spread,
+        kind,
+        len(summary.values),
+        summary.round,
+        summary.p,
+        floor,
+    ]
+
+
+def _span(ends: Sequence[str]) -> str:
+    return MISSING if not ends else ends[0] if len(ends) == 1 else f"{ends[0]}-{ends[-1]}"
+
+
+def _decimals(column: Column) -> int:
+    """Four digits of the largest value, none where all are whole numbers."""
+    cells = [cell for cell in column.cells if cell is not None]
+    numbers = [x for cell in cells for x in (cell.value, cell.spread or 0.0)] + column.all_floors
+    if all(x == round(x) for x in numbers):
+        return 0
+    largest = max(abs(cell.value) for cell in cells) or max(map(abs, numbers))
+    return min(8, max(0, 3 - math.floor(math.log10(largest))))
+
+
+def _has_best(columns: list[Column]) -> bool:
+    return any(column.best is not None for column in columns)
+
+
+# Layout
+
+
+def _blocks(grid: Grid) -> list[Grid]:
+    """The columns in as many tables as lines of text need, each beginning with the names."""
+    blocks, taken = [], 1
+    while taken < len(grid[0]):
+        end = taken + 1
+        while (
+            end < len(grid[0])
+            and _width([[row[0], *row[taken : end + 1]] for row in grid]) <= WIDTH
+        ):
+            end += 1
+        blocks.append([[row[0], *row[taken:end]] for row in grid])
+        taken = end
+    return blocks
+
+
+def _widths(grid: Grid) -> list[int]:
+    return [max(map(len, column)) for column in zip(*grid, strict=True)]
+
+
+def _width(grid: Grid) -> int:
+    return sum(_widths(grid)) + 2 * (len(grid[0]) - 1)
+
+
+def _aligned(grid: Grid) -> list[str]:
+    widths = _widths(grid)
+    lines = [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(text.rjust(w) for text, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in grid
+    ]
+    return [line.rstrip() for line in [lines[0], "-" * _width(grid), *lines[1:]]]
+
+
+# Escapes
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "†": r"$^\dagger$",
+    "↓": r"$\downarrow$",
+    "↑": r"$\uparrow$",
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+def _markdown(text: str) -> str:
+    """Signs that Markdown would take for its own; an underscore only where it does not stand inside of a word."""
+    return re.sub(r"[\\`*<|\[\]]|(?<![^\W_])_|_(?![^\W_])", lambda sign: "\\" + sign[0], text)

@@ -1,0 +1,89 @@
+"""A metric's curve as inline SVG, in the page's own colours."""
+
+import io
+import re
+from typing import Any
+
+from remuda.reports.page.curves import Curve
+
+MAX_LINES = 50  # members; beyond, bands say more than lines
+MAX_VECTOR_VALUES = 20_000  # beyond, thin lines become pixels, which are lighter
+FEW_POINTS = 12  # so few are marked, and one alone is visible at all
+INK = "#010203"  # stands for the page's text colour until the SVG is written
+COLOUR = "#3f8fd8"  # to be seen on white and on black
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+
+
+def curve_svg(
+    name: str, curve: Curve, *, band: Curve | None = None, floor: float | None = None
+) -> str:
+    """A thin line for each member or bands of quantiles, and a thick line for the mean.
+
+    ``band`` has two values a point, its lower and its upper edge; ``floor`` is a dashed line over all rounds.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure  # slow to import, and only needed at a run's end
+
+    with matplotlib.rc_context(style(name)):
+        figure = Figure(figsize=(5.4, 2.9), layout="constrained")
+        axes = figure.add_subplot()
+        if band is not None:
+            axes.fill_between(
+                band.rounds, band.member(0), band.member(1), color=COLOUR, alpha=0.25, linewidth=0
+            )
+        if floor is not None:
+            axes.axhline(floor, color=COLOUR, linewidth=1.4, linestyle="--")
+        _draw(axes, curve)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, dpi=200, metadata=NO_METADATA)
+    return inline(buffer.getvalue())
+
+
+def style(name: str) -> dict[Any, Any]:
+    """What matplotlib is told for a panel of that name."""
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,  # the same record gives the same page; panels do not share ids
+        "font.size": 9,
+        **{f"{key}.color": INK for key in ("text", "xtick", "ytick")},
+        **{f"axes.{key}color": INK for key in ("edge", "label")},
+    }
+
+
+def is_banded(curve: Curve) -> bool:
+    return curve.width > MAX_LINES or curve.is_ragged
+
+
+def _draw(axes: Any, curve: Curve) -> None:
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    x = curve.rounds
+    marker = "o" if len(x) <= FEW_POINTS else ""
+    if is_banded(curve):
+        for low, high in ((0.05, 0.95), (0.25, 0.75)):
+            band = curve.quantiles(low), curve.quantiles(high)
+            axes.fill_between(x, *band, color=COLOUR, alpha=0.25, linewidth=0)
+    elif curve.width > 1:
+        heavy = len(x) * curve.width > MAX_VECTOR_VALUES
+        for i in range(curve.width):
+            axes.plot(x, curve.member(i), color=COLOUR, alpha=0.6, linewidth=0.8, rasterized=heavy)
+    axes.plot(x, curve.means(), color=INK, linewidth=1.8, marker=marker, markersize=3.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.6)
+    if len(x) == 1:
+        axes.set_xlim(x[0] - 0.5, x[0] + 0.5)
+    axes.margins(x=0.02)
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def inline(svg: str) -> str:
+    """Only the element, which takes its ink and its width from the page."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' id="[\w.]+_\d+"', "", svg)  # names of groups, the same in every panel
+    svg = re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg)
+    )
+    return svg.replace(INK, "currentColor")

@@ -1,0 +1,192 @@
+"""The seconds of a strategy's routines, beside those of the cellular paper's table IV and figure 4."""
+
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from remuda.errors import UserError
+from remuda.reports.page import plots
+from remuda.reports.page.reading import Run, read
+
+PAPER_CELLS, PAPER_ITERATIONS, PAPER_BATCHES = (
+    16,
+    200,
+    600,
+)  # of the 4x4 grid that table IV is about
+PAPER: Mapping[str, tuple[float, float]] = {  # minutes on a single core, and distributed over 17
+    "gather": (19.4, 19.4),
+    "train": (264.9, 43.8),
+    "update_genomes": (199.8, 16.8),
+    "mutate": (25.6, 17.9),
+}
+PAPER_OVERALL = 509.6, 97.9  # as printed; the first column's sum is 509.7
+PAPER_COLOUR, PAPER_PALE = "#c8622d", "#e3b094"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a run's rounds, which the paper calls iterations, have spent in each routine."""
+
+    seconds: dict[str, float]  # in all; the paper's routines in its order, then others
+    num_rounds: int
+    num_cells: int
+    num_batches: int  # of real images, in a round of one cell
+    batch_size: int
+    seconds_of_rounds: float  # routines and what is between them
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self.seconds.values())
+
+    @property
+    def scale(self) -> float:
+        """From seconds here to minutes of the paper's number of cells and iterations, all else as it is here."""
+        return PAPER_CELLS / self.num_cells * PAPER_ITERATIONS / self.num_rounds / 60
+
+    def rows(self) -> list[list[str]]:
+        """HEADER's columns, a row for each routine and one for all."""
+        rows = [self._row(name, seconds, PAPER.get(name)) for name, seconds in self.seconds.items()]
+        return [*rows, self._row("overall", self.total, PAPER_OVERALL)]
+
+    def _row(self, name: str, seconds: float, paper: tuple[float, float] | None) -> list[str]:
+        own = [f"{seconds:,.2f}", _share(seconds, self.total), f"{seconds / self.num_rounds:,.4f}"]
+        theirs = ["", ""] * 2
+        if paper is not None:
+            pairs = zip(paper, PAPER_OVERALL, strict=True)
+            theirs = [
+                text
+                for minutes, total in pairs
+                for text in (f"{minutes:.1f}", _share(minutes, total))
+            ]
+        return [name, *own, f"{seconds * self.scale:,.2f}", *theirs]
+
+    def notes(self) -> list[str]:
+        """How far the two may be held against each other."""
+        texts = [
+            f"This run: {_count(self.num_rounds, 'iteration')} of {_count(self.num_cells, 'cell')} with "
+            f"{self.num_batches:,} batches of {self.batch_size:,} images each. The paper: {PAPER_ITERATIONS} "
+            f"iterations of {PAPER_CELLS} cells with {PAPER_BATCHES} batches of 100, on one core and on 17.",
+        ]
+        if self.scale * 60 != 1:
+            texts.append(
+                f"The minutes of this run are its seconds times {self.scale * 60:,.4g} / 60, in proportion to cells "
+                "and iterations alone: longer or shorter iterations, other networks and a device that runs cells at "
+                "once are not accounted for."
+            )
+        rest = self.seconds_of_rounds - self.total
+        texts.append(
+            f"Outside of these routines the iterations took {max(0.0, rest):,.2f} s, mostly to draw batches."
+        )
+        return texts
+
+
+HEADER = [
+    "routine",
+    "s",
+    "share",
+    "s an it.",
+    "as min of 4x4, 200 it.",
+    "paper, 1 core, min",
+    "share",
+]
+HEADER += ["paper, 17 cores, min", "share"]
+
+
+def profile(folder: Path) -> Profile:
+    """Of a run's folder, which may be training."""
+    run = read(folder)
+    found = of_run(run)
+    if found is None:
+        raise UserError(
+            f"the rounds of {folder} name no routines: remuda profile wants a run of the strategy cellular"
+        )
+    return found
+
+
+def of_run(run: Run) -> Profile | None:
+    """None where the strategy names no routines."""
+    rounds = run.rounds
+    if not rounds.routines:
+        return None
+    names = [name for name in PAPER if name in rounds.routines]
+    names += [name for name in rounds.routines if name not in PAPER]
+    cells, batch_size = run.num_members, run.setting("strategy", "batch_size")
+    return Profile(
+        seconds={name: rounds.routines[name] for name in names},
+        num_rounds=rounds.num_timed,
+        num_cells=cells,
+        num_batches=round(rounds.last.get("images", 0) / (run.reached * cells * batch_size)),
+        batch_size=batch_size,
+        seconds_of_rounds=rounds.seconds_timed,
+    )
+
+
+def section(run: Run) -> str:
+    """Of a page; nothing where the strategy names no routines."""
+    found = of_run(run)
+    if found is None:
+        return ""
+    notes = escape(" ".join(found.notes()))
+    return f"""<section>
+<h2>Where the time went</h2>
+<div class="panels"><figure>{_svg(found)}</figure></div>
+<p class="soft">Left: this run. Right: table IV of the cellular paper. {notes}</p>
+</section>"""
+
+
+def draw(found: Profile, path: Path) -> None:
+    """The same picture as a PNG."""
+    figure = _figure(found, "black")
+    figure.savefig(path, format="png", dpi=150)
+
+
+def _svg(found: Profile) -> str:
+    import matplotlib
+
+    with matplotlib.rc_context(plots.style("routines")):
+        buffer = io.StringIO()
+        _figure(found, plots.INK).savefig(
+            buffer, format="svg", transparent=True, metadata=plots.NO_METADATA
+        )
+    return plots.inline(buffer.getvalue())
+
+
+def _figure(found: Profile, ink: str) -> Any:
+    """Two panels with axes of their own: the times differ by orders of magnitude."""
+    from matplotlib.figure import Figure  # slow to import, and only needed at a run's end
+
+    figure = Figure(figsize=(8.4, 2.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    names = list(found.seconds)
+    left.barh(names, [found.seconds[name] / found.num_rounds for name in names], color=plots.COLOUR)
+    left.set_xlabel(f"seconds an iteration, {_count(found.num_cells, 'cell')}")
+    for i, (shift, colour) in enumerate(((-0.2, PAPER_COLOUR), (0.2, PAPER_PALE))):
+        places = [place + shift for place in range(len(PAPER))]
+        label = ("1 core", "17 cores")[i]
+        right.barh(
+            places,
+            [minutes[i] for minutes in PAPER.values()],
+            height=0.4,
+            color=colour,
+            label=label,
+        )
+    right.set_yticks(range(len(PAPER)), list(PAPER))
+    right.set_xlabel(f"minutes in the paper, {PAPER_CELLS} cells")
+    right.legend(frameon=False, loc="lower right")
+    for axes in (left, right):
+        axes.invert_yaxis()
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="x", color=ink, alpha=0.15, linewidth=0.6)
+    return figure
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

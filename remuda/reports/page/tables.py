@@ -1,0 +1,90 @@
+"""The tables of a page: the last round's metrics member by member, and what a paper reports."""
+
+import math
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from remuda.reports.page.curves import mean
+from remuda.reports.page.reading import Run, is_metric
+
+MAX_ROWS = 30  # members
+
+
+def last_round(run: Run) -> str:
+    """What each member reported last, and the mean."""
+    metrics = {name: values for name, values in run.rounds.last.items() if is_metric(values)}
+    if not metrics:
+        return ""
+    count = max(map(len, metrics.values()))
+    # Once members are lost, row i is no longer class i.
+    names = run.classes if run.is_by_class and count == run.num_members else []
+    texts = ["member", "class"] if names else ["member"]
+    header = "".join(f"<th>{text}</th>" for text in texts)
+    header += "".join(f'<th class="number">{escape(readable(name))}</th>' for name in metrics)
+    # A metric of fewer values, such as a server's, belongs to no row; the last line shows it.
+    columns = [values if len(values) == count else None for values in metrics.values()]
+    rows = "".join(_member_row(i, names, columns) for i in range(min(count, MAX_ROWS)))
+    if count > MAX_ROWS:
+        rows += (
+            f'<tr><td colspan="{len(texts) + len(metrics)}">… {count - MAX_ROWS:,} more</td></tr>'
+        )
+    means = "".join(_number_cell(mean(values)) for values in metrics.values())
+    foot = (
+        f'<tfoot><tr><td colspan="{len(texts)}">mean</td>{means}</tr></tfoot>' if count > 1 else ""
+    )
+    return f"""<section>
+<h2>Round {run.reached:,}, member by member</h2>
+<div class="wide"><table><thead><tr>{header}</tr></thead>
+<tbody>{rows}</tbody>
+{foot}</table></div>
+</section>"""
+
+
+def paper(run: Run) -> str:
+    """The figures that a recipe quotes; none of them was measured here."""
+    figures = run.config.get("paper", {})
+    if not figures:
+        return ""
+    rows = "".join(
+        f"<tr><th>{escape(readable(key))}</th><td>{escape(value)}</td></tr>"
+        for key, value in _flat(figures)
+    )
+    return (
+        f'<section><h2>What the paper reports</h2><div class="wide"><table>{rows}</table></div>'
+        '<p class="soft">Quoted from the paper, for comparison; not measured in this run.</p></section>'
+    )
+
+
+def readable(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _member_row(i: int, names: list[str], columns: list[list[float] | None]) -> str:
+    name = f"<td>{escape(str(names[i])) if i < len(names) else ''}</td>" if names else ""
+    cells = "".join(
+        "<td></td>" if values is None else _number_cell(values[i]) for values in columns
+    )
+    return f"<tr><td>{i}</td>{name}{cells}</tr>"
+
+
+def _number_cell(value: float) -> str:
+    if not math.isfinite(value):
+        text = "not finite"
+    elif value == 0 or 1e-3 <= abs(value) < 1e6:
+        text = f"{value:,.4f}"
+    else:
+        text = f"{value:.3e}"
+    return f'<td class="number">{text}</td>'
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested tables as one list of names and values."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}, ")
+        else:
+            yield (
+                f"{prefix}{key}",
+                ", ".join(map(str, value)) if isinstance(value, list) else str(value),
+            )

@@ -1,0 +1,1 @@
+"""Feature extractors: the networks by which images are compared."""

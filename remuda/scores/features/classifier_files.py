@@ -1,0 +1,75 @@
+"""Trained classifiers on disk: with the package, or in the user's cache; a file is whole or not there.
+
+lenet-mnist-DATA-RECIPE.safetensors    the weights; in its metadata what they were trained on, and their own digest
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from remuda.scores.digests import tensor_digest
+from remuda.scores.features import cache
+
+SHIPPED = Path(__file__).parent / "weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stamp:
+    """What a classifier was trained on, and how."""
+
+    name: str
+    data: str  # digest of the training images and labels
+    recipe: str  # digest of recipe and seed
+
+
+class Kept(NamedTuple):
+    """What a file tells besides the weights."""
+
+    accuracy: float | None
+
+
+class Unusable(Exception):
+    """A file that is there but cannot be used; the text says why."""
+
+
+def shipped(stamp: Stamp) -> Path:
+    return SHIPPED / f"{stamp.name}.safetensors"
+
+
+def cached(stamp: Stamp) -> Path:
+    """In $REMUDA_CACHE/classifiers, or in the user's cache; another stamp has another name."""
+    return cache.folder("classifiers") / f"{stamp.name}-{stamp.data}-{stamp.recipe}.safetensors"
+
+
+def read(path: Path, stamp: Stamp, network: nn.Module) -> Kept | None:
+    """Fill the network with a file's weights; None where there is no file, or one of another stamp."""
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = file.metadata() or {}
+            # Cloned: arithmetic libraries may round differently on memory that is not aligned as a fresh tensor's is.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        if any(facts[key] != value for key, value in asdict(stamp).items()):
+            return None
+        if facts["weights"] != tensor_digest(tensors):
+            raise Unusable("its weights do not match their digest")
+        network.load_state_dict(tensors, assign=True)
+        network.requires_grad_(False)
+        return Kept(float(facts["accuracy"]) if facts["accuracy"] else None)
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise Unusable(f"{type(error).__name__}: {error}") from error
+
+
+def write(path: Path, stamp: Stamp, network: nn.Module, accuracy: float | None) -> None:
+    tensors = {
+        name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()
+    }
+    facts = asdict(stamp) | {
+        "accuracy": "" if accuracy is None else repr(accuracy),
+        "weights": tensor_digest(tensors),
+    }
+    cache.write(path, tensors, facts)

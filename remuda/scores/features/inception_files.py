@@ -1,0 +1,158 @@
+"""Finds the weights of the Inception network on disk, downloads them where they are missing, and reads them."""
+
+import hashlib
+import http.client
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from remuda.data import download, files
+from remuda.data.config import DataConfig
+from remuda.data.sources import Source
+from remuda.errors import UserError
+from remuda.scores.digests import tensor_digest
+from remuda.scores.features.inception_layers import (
+    NUM_CLASSES,
+    NUM_FEATURES,
+    Layer,
+    build,
+    fold,
+    layers,
+)
+
+PUBLIC = "pt_inception-2015-12-05-6726825d.pth"
+SHA256 = "6726825d"  # how the public file's digest begins; its name carries these digits as its only published checksum
+FOLDED = tuple(f"fid_inception_2015-12-05_fused_{kind}.safetensors" for kind in ("fp32", "fp16"))
+FOLDER = "inception"  # below a data folder; the data folder itself does too
+SOURCE = Source(
+    name=FOLDER,
+    layouts=(),
+    mirrors=("https://github.com/mseitzer/pytorch-fid/releases/download/fid_weights/",),
+    packages={},
+)
+_REMEDY = "delete it to have the public file fetched, or put a good copy in its place"
+
+
+class Weights(NamedTuple):
+    """What a file holds, ready for use."""
+
+    network: nn.Module  # images in [-1, 1] to features, on the CPU
+    head: Tensor | None  # (1008, 2048); only the public file has it
+    digest: str  # of the tensors as they are in the file
+
+
+def data_folders(data_path: str) -> list[Path]:
+    """data.path, where it is set, then the folders that all data sets are looked for in."""
+    found = files.data_folders(DataConfig(path=data_path)) + files.data_folders(DataConfig())
+    return list(dict.fromkeys(found))
+
+
+def locate(folders: list[Path]) -> Path | None:
+    """The public file, which has a head, in any of the folders; or else a folded one."""
+    for name in (PUBLIC, *FOLDED):
+        for folder in folders:
+            for path in (folder / FOLDER / name, folder / name):
+                if path.is_file():
+                    return path
+    return None
+
+
+def fetch(folders: list[Path]) -> Path:
+    """Download the public file into the first folder that can be written to; one process at a time."""
+    target = files.first_writable(SOURCE, folders)
+    with download.lock(target / f".{FOLDER}.lock"):
+        found = locate(folders)  # another process may have been faster
+        if found is not None:
+            return found
+        url = download.mirrors(SOURCE)[0] + PUBLIC
+        try:
+            with tempfile.TemporaryDirectory(dir=target, prefix=".fetching-") as scratch:
+                path = Path(scratch) / PUBLIC
+                download.transfer(url, path)
+                if complaint := _complaint(path):
+                    raise OSError(complaint)
+                download.publish([path], target / FOLDER)
+        except (OSError, http.client.HTTPException) as error:
+            listed = " or ".join(map(str, folders))
+            raise UserError(
+                f"the Inception weights are not in {listed} and cannot be fetched ({url}: {download.reason(error)}): "
+                f"put {PUBLIC} into {target / FOLDER}, or name the folder that has it by --data or $REMUDA_DATA"
+            ) from error
+    return target / FOLDER / PUBLIC
+
+
+def read(path: Path) -> Weights:
+    """The network with the weights of a public or a folded file, which its name tells apart."""
+    if path.suffix == ".pth":
+        return _read_public(path)
+    try:
+        # Cloned: arithmetic libraries may round differently on memory that is not aligned as a fresh tensor's is.
+        tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read as safetensors ({error}): {_REMEDY}") from error
+    network = build()
+    for layer in layers(network):
+        weight, bias = (_get(tensors, f"{layer.names.folded}.{kind}", path) for kind in ("w", "b"))
+        _put(layer, weight.float(), bias.float(), path)
+    return Weights(network, None, tensor_digest(tensors))
+
+
+def _read_public(path: Path) -> Weights:
+    if complaint := _complaint(path):
+        raise UserError(f"{path} is damaged, {complaint}: {_REMEDY}")
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a broken archive raises nearly anything
+        first = str(error).partition("\n")[0]
+        raise UserError(
+            f"{path} is not a file of weights that can be read safely ({first}): {_REMEDY}"
+        ) from error
+    if not isinstance(tensors, dict) or not all(
+        isinstance(value, Tensor) for value in tensors.values()
+    ):
+        raise UserError(f"{path} holds something else than named tensors: {_REMEDY}")
+    network = build()
+    for layer in layers(network):
+        for key in ("conv.weight", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"):
+            _get(tensors, f"{layer.names.public}.{key}", path)
+        _put(layer, *fold(tensors, layer.names.public), path)
+    head = _get(tensors, "fc.weight", path).float()
+    if head.shape != (NUM_CLASSES, NUM_FEATURES):
+        raise UserError(f"{path} has an fc.weight of the shape {tuple(head.shape)}: {_REMEDY}")
+    return Weights(network, head, tensor_digest(tensors))
+
+
+def _complaint(path: Path) -> str | None:
+    """What is wrong with a public file, by its checksum."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    return (
+        None
+        if found.startswith(SHA256)
+        else f"its SHA-256 begins with {found[:8]} instead of {SHA256}"
+    )
+
+
+def _get(tensors: dict[str, Tensor], name: str, path: Path) -> Tensor:
+    if name not in tensors:
+        raise UserError(
+            f"{path} lacks {name}, so it is not the Inception network of 2015-12-05: {_REMEDY}"
+        )
+    return tensors[name]
+
+
+def _put(layer: Layer, weight: Tensor, bias: Tensor, path: Path) -> None:
+    conv = layer.conv
+    assert conv.bias is not None
+    if weight.shape != conv.weight.shape or bias.shape != conv.bias.shape:
+        raise UserError(
+            f"{path} has {layer.names.public} in the shape {tuple(weight.shape)} instead of "
+            f"{tuple(conv.weight.shape)}: {_REMEDY}"
+        )
+    conv.weight = nn.Parameter(weight, requires_grad=False)
+    conv.bias = nn.Parameter(bias, requires_grad=False)

@@ -1,0 +1,1 @@
+"""The machine: its disk, devices and memory."""

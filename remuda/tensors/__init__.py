@@ -1,0 +1,1 @@
+"""Trees of tensors, random keys and derivatives: what everything else computes with."""

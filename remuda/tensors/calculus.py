@@ -1,0 +1,98 @@
+"""Gradients of pure functions of one member, by the cheapest means that fits.
+
+Under ``vmap`` only ``torch.func`` composes; outside of it plain autograd gives the same numbers with less overhead
+per operation (measured on a CPU: 10 to 25 % of a small network's step).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda.tensors import trees
+from remuda.tensors.trees import Tree
+
+_stacking = False  # set by composable; a plain variable, since a compiler can read it
+
+
+def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """fn for all members at once: ``vmap``, with this module told of it."""
+    return composable(
+        torch.func.vmap(fn, randomness="error")
+    )  # draws come from keys; a generator would break resume
+
+
+def composable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """fn with gradients taken by ``torch.func``, as function transforms and compilers need them."""
+
+    def call(*arguments: Any) -> Any:
+        global _stacking
+        before, _stacking = _stacking, True
+        try:
+            return fn(*arguments)
+        finally:
+            _stacking = before
+
+    return call
+
+
+def transformed() -> bool:
+    """Whether this code runs inside a function transform such as ``vmap``."""
+    return _stacking or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[Tensor, Any, Tree]:
+    """For fn(x) = (scalar, aux): the scalar, aux, and the slope of the scalar at every leaf of x."""
+    if transformed():
+        slope, (value, aux) = torch.func.grad(lambda x: _repeat(fn(x)), has_aux=True)(at)
+        return value, aux, slope
+    with torch.enable_grad():
+        point = _leaf(at)
+        value, aux = fn(point)
+        slopes = torch.autograd.grad(value, trees.leaves(point))
+    return value.detach(), _detached(aux), _like(at, slopes)
+
+
+def vjp(
+    fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree
+) -> tuple[Tensor, Any, Callable[[Tensor], Tree]]:
+    """For fn(x) = (y, aux): y, aux, and the function that pulls a slope at y back to x (to be called once)."""
+    if transformed():
+        y, pull, aux = torch.func.vjp(fn, at, has_aux=True)  # pyright: ignore[reportAssignmentType]
+        return y, aux, lambda slope: pull(slope)[0]
+    with torch.enable_grad():
+        point = _leaf(at)
+        y, aux = fn(point)
+
+    def pull_back(slope: Tensor) -> Tree:
+        return _like(at, torch.autograd.grad(y, trees.leaves(point), slope))
+
+    return y.detach(), _detached(aux), pull_back
+
+
+def slope(fn: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+    """The gradient of a scalar function, itself differentiable in everything fn depends on."""
+    if transformed():
+        return torch.func.grad(fn)(at)
+    with torch.enable_grad():
+        point = at.detach().requires_grad_()
+        return torch.autograd.grad(fn(point), point, create_graph=True)[0]
+
+
+def _repeat(result: tuple[Tensor, Any]) -> tuple[Tensor, tuple[Tensor, Any]]:
+    return result[0], result
+
+
+def _leaf(tree: Tree) -> Tree:
+    return trees.map(lambda leaf: leaf.detach().requires_grad_(), tree)
+
+
+def _detached(aux: Any) -> Any:
+    return trees.map(lambda leaf: leaf.detach(), aux)
+
+
+def _like(tree: Tree, tensors: tuple[Tensor, ...]) -> Tree:
+    return trees.fill(
+        tree, dict(zip((name for name, _ in trees.named_leaves(tree)), tensors, strict=True))
+    )

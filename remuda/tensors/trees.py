@@ -1,0 +1,91 @@
+"""Trees of tensors: nested dicts, tuples and named tuples, and the *rows* that an engine moves.
+
+A leaf's name is the path to it, joined by "/": ``generator/params/conv1.weight``.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Tree = Any  # Tensor | dict[str, Tree] | tuple[Tree, ...]
+
+
+def map(fn: Callable[..., Any], *trees: Tree) -> Tree:
+    """Apply fn to corresponding leaves of trees of one structure."""
+    first = trees[0]
+    if isinstance(first, Tensor):
+        return fn(*trees)
+    if isinstance(first, dict):
+        return {name: map(fn, *(tree[name] for tree in trees)) for name in first}
+    if isinstance(first, tuple):
+        children = [map(fn, *parts) for parts in zip(*trees, strict=True)]
+        return type(first)(*children) if hasattr(first, "_fields") else tuple(children)
+    raise TypeError(f"a tree holds tensors, dicts and tuples, not {type(first).__name__}")
+
+
+def named_leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every leaf with its path, in a fixed order."""
+    if isinstance(tree, Tensor):
+        yield prefix, tree
+        return
+    if isinstance(tree, dict):
+        items = list(tree.items())
+    else:
+        names = getattr(tree, "_fields", None) or [str(i) for i in range(len(tree))]
+        items = list(zip(names, tree, strict=True))
+    for name, child in items:
+        yield from named_leaves(child, f"{prefix}/{name}" if prefix else name)
+
+
+def leaves(tree: Tree) -> list[Tensor]:
+    return [leaf for _, leaf in named_leaves(tree)]
+
+
+def resize(tree: Tree, size: int) -> Tree:
+    """So many rows: the first ones, or all and then copies of them from the beginning."""
+    return map(lambda leaf: leaf[torch.arange(size, device=leaf.device) % len(leaf)], tree)
+
+
+def stack(trees: list[Tree]) -> Tree:
+    """One tree of rows out of one tree per member."""
+    return map(lambda *members: torch.stack(members), *trees)
+
+
+def row(rows: Tree, i: int | Tensor) -> Tree:
+    """Row i of every leaf, as a view; by a tensor of numbers, these rows."""
+    return map(lambda leaf: leaf[i], rows)
+
+
+def num_bytes(tree: Tree) -> int:
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
+
+
+def to(tree: Tree, device: torch.device | str) -> Tree:
+    return map(lambda leaf: leaf.to(device), tree)
+
+
+def equal(a: Tree, b: Tree) -> bool:
+    """Whether two trees hold the same names and, bit for bit, the same values."""
+    left, right = dict(named_leaves(a)), dict(named_leaves(b))
+    return left.keys() == right.keys() and all(
+        torch.equal(left[name], right[name]) for name in left
+    )
+
+
+def fill(like: Tree, tensors: dict[str, Tensor], prefix: str = "") -> Tree:
+    """The structure of ``like`` with the named tensors as leaves; the inverse of ``dict(named_leaves(tree))``."""
+    if isinstance(like, Tensor):
+        return tensors[prefix]
+
+    def child(name: str, value: Tree) -> Tree:
+        return fill(value, tensors, f"{prefix}/{name}" if prefix else name)
+
+    if isinstance(like, dict):
+        return {name: child(name, value) for name, value in like.items()}
+    if hasattr(like, "_fields"):
+        return type(like)(
+            *(child(name, value) for name, value in zip(like._fields, like, strict=True))
+        )
+    return tuple(child(str(i), value) for i, value in enumerate(like))

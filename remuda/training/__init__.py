@@ -1,0 +1,1 @@
+"""Training: assemble a run, loop over its rounds, record it, survive failures."""

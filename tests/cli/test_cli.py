@@ -1,0 +1,356 @@
+"""The commands as a user types them, and what they say to bad input."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from PIL import Image
+
+import remuda
+from remuda import config, recipes
+from remuda.cli import app
+
+
+def call(*words, cwd=None, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "remuda", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "120", **environment},
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a small configuration, trained once."""
+    folder = tmp_path_factory.mktemp("cli")
+    values = {
+        "networks": {"name": "mlp", "hidden": 8},
+        "strategy": {"name": "class-parallel", "batch_size": 4, "steps_per_round": 1},
+        "engine": {"device": "cpu"},
+        "run": {"rounds": 2},
+    }
+    (folder / "small.toml").write_text(config.to_toml(config.from_dict(values)))
+    result = call(
+        "train", "small.toml", "--members", 3, "--seed", 5, "--set", "run.rounds=3", cwd=folder
+    )
+    assert result.returncode == 0, result.stderr
+    return folder, result.stdout
+
+
+def test_a_pipe_gets_whole_tables():
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    words = [sys.executable, "-m", "remuda", "list"]
+    printed = subprocess.run(
+        words, capture_output=True, text=True, env=environment, timeout=300
+    ).stdout
+    for name in recipes.names():
+        assert re.search(
+            rf"^{name} .* {re.escape(recipes.read(name)[1]['about'])} *$", printed, re.MULTILINE
+        ), name
+
+
+def test_the_set_of_commands_and_flags_is_frozen():
+    """Few flags; the rest is --set. Changing this set is a decision, not an accident."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    flags = {name: {option for p in c.params for option in p.opts} for name, c in commands.items()}
+    assert flags == {
+        "train": {
+            "recipe",
+            "--out",
+            "--members",
+            "--rounds",
+            "--engine",
+            "--ranks",
+            "--device",
+            "--seed",
+            "--data",
+            "--set",
+            "--dry-run",
+        },
+        "resume": {"run", "--rounds", "--device", "--members", "--engine", "--ranks"},
+        "sample": {"run", "--n", "--label", "--out", "--seed", "--checkpoint", "--device"},
+        "data": {"name", "--anova", "--data", "--set"},
+        "bench": {"recipe", "--device", "--data", "--set"},
+        "score": {
+            "run",
+            "--with",
+            "--n",
+            "--checkpoint",
+            "--reference",
+            "--classifier",
+            "--seed",
+            "--device",
+            "--data",
+        },
+        "compare": {"runs", "--round", "--format", "--out"},
+        "repeat": {"recipe", "--seeds", "--first-seed", "--out", "--device", "--data", "--set"},
+        "traffic": {"recipe", "--members", "--out", "--data", "--set"},
+        "scaling": {
+            "recipe",
+            "--ranks",
+            "--strong",
+            "--weak",
+            "--repeats",
+            "--rounds",
+            "--out",
+            "--data",
+            "--set",
+        },
+        "mixture": {"run", "--checkpoint", "--n", "--optimise", "--device", "--data"},
+        "profile": {"run"},
+        "report": {"run"},
+        "status": {"run", "--watch"},
+        "doctor": {"--ranks"},
+        "list": set(),
+    }
+
+
+def test_train_names_what_it_made(trained):
+    folder, printed = trained
+    assert "training 3 members from round 1 to 3 in runs/small-001" in printed
+    assert "round 3/3" in printed and "images/s" in printed
+    for name in ("samples/round-000003.png", "index.html"):
+        assert f"runs/small-001/{name}" in printed and (folder / "runs/small-001" / name).exists()
+
+
+def test_the_next_run_gets_the_next_number(trained):
+    folder, _ = trained
+    result = call("train", "small.toml", "--rounds", 1, cwd=folder)
+    assert result.returncode == 0 and "runs/small-002" in result.stdout
+
+
+def test_a_dry_run_writes_nothing(tmp_path):
+    result = call("train", "class-parallel-digits", "--dry-run", "--device", "cpu", cwd=tmp_path)
+    assert result.returncode == 0 and not list(tmp_path.iterdir())
+    assert (
+        "10 members" in result.stdout
+        and "parameters" in result.stdout
+        and "batch_size = 32" in result.stdout
+    )
+
+
+def test_sample_to_a_grid_a_row_per_label_and_a_folder(trained, tmp_path):
+    run = trained[0] / "runs/small-001"
+    assert call("sample", run, "--n", 20, "--out", tmp_path / "a.png").returncode == 0
+    assert (
+        call("sample", run, "--n", 5, "--label", "all", "--out", tmp_path / "b.png").returncode == 0
+    )
+    side = 35  # images enlarged to 32 pixels, and a margin of 3
+    assert Image.open(tmp_path / "a.png").size == (8 * side + 3, 3 * side + 3)
+    assert Image.open(tmp_path / "b.png").size == (5 * side + 3, 3 * side + 3)
+    assert (
+        call("sample", run, "--n", 4, "--label", "all", "--out", tmp_path / "images").returncode
+        == 0
+    )
+    again = remuda.data.load(remuda.data.DataConfig(name=f"folder:{tmp_path / 'images'}"))
+    assert (
+        again.counts == [4, 4, 4] and again.shape == (1, 8, 8) and again.classes == ("0", "1", "2")
+    )
+
+
+def test_the_other_commands(trained, monkeypatch, capsys):
+    folder, _ = trained
+    monkeypatch.chdir(folder)
+
+    def printed(*words):
+        status, complaints = in_process(*words)
+        assert status == 0, complaints
+        return capsys.readouterr().out
+
+    listed = printed("list")
+    assert "class-parallel-digits" in listed and "runs/small-001" in listed
+    shown = printed("data", "digits", "--anova")
+    assert "1,501" in shown or "1501" in shown
+    printed("report", "runs/small-001")
+    expected = printed("bench", "small.toml", "--set", "run.rounds=2000")
+    assert re.search(
+        r"ms a step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)", expected
+    ), expected
+    printed("resume", "runs/small-001", "--rounds", 4)
+    assert remuda.load(folder / "runs/small-001").round == 4
+
+
+def bad(tmp_path) -> dict[tuple, str]:
+    """Command lines that cannot work, and a piece of the sentence that says why."""
+    run = tmp_path / "runs/small-001"
+    empty, corrupt, idx, flat = (tmp_path / name for name in ("empty", "corrupt", "idx", "flat"))
+    empty.mkdir(exist_ok=True)
+    (corrupt / "a").mkdir(parents=True, exist_ok=True)
+    (corrupt / "a" / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
+    (idx / "mnist").mkdir(parents=True, exist_ok=True)
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
+        (idx / "mnist" / name).write_bytes(b"\x00\x00\x08\x03\x00\x00")
+    flat.write_text("a file")
+    digits = ("train", "class-parallel-digits", "--device", "cpu", "--out", tmp_path / "never")
+    return {
+        ("train", "class-parallel-digts"): "did you mean class-parallel-digits",
+        ("train", tmp_path / "none.toml"): "there is no file",
+        (*digits, "--set", "strategy.batchsize=3"): "did you mean batch_size?",
+        (*digits, "--set", "data.sise=3"): "did you mean size?",
+        (*digits, "--set", "strategy.batch_size=none"): "expected a whole number, not 'none'",
+        (*digits, "--rounds", "0"): "run.rounds must be at least 1",
+        (*digits, "--members", "11"): "10 classes",
+        (*digits, "--engine", "stackd"): "did you mean stacked?",
+        (*digits, "--device", "cuda:77"): "engine.device=cuda:77",
+        (*digits, "--set", "data.name=cifar11"): "did you mean cifar10",
+        (*digits, "--set", "networks.name=dcgan", "--set", "data.size=9"): "data.size",
+        (*digits, "--set", f"data.name=folder:{empty}"): str(empty),
+        (*digits, "--set", f"data.name=folder:{corrupt}"): "x.png",
+        (*digits, "--set", f"data.name=folder:{tmp_path / 'nowhere'}"): "nowhere",
+        (*digits, "--set", "data.name=mnist", "--data", idx): "train-",
+        (
+            "train",
+            "class-parallel-digits",
+            "--device",
+            "cpu",
+            "--out",
+            flat / "run",
+        ): "choose another --out",
+        (
+            "train",
+            "class-parallel-digits",
+            "--device",
+            "cpu",
+            "--out",
+            "/proc/run",
+        ): "choose another --out",
+        (
+            "train",
+            "class-parallel-digits",
+            "--device",
+            "cpu",
+            "--out",
+            run,
+        ): "not empty: remuda resume",
+        ("resume", empty): "not a run",
+        ("resume", tmp_path / "nowhere"): "not a run",
+        ("sample", run, "--label", "12"): "labels are 0 to 2",
+        ("sample", run, "--label", "cat"): "labels are 0 to 2",
+        ("sample", run, "--n", "0"): "at least 1",
+        ("sample", run, "--checkpoint", "77"): "no checkpoint of round 77",
+        ("sample", run, "--out", "x.gif"): "FILE.png",
+        ("sample", run, "--device", "tpu"): "engine.device=tpu is unknown",
+        ("sample", run, "--device", "cuda:77"): "engine.device=cuda:77",
+        ("sample", empty): "not a run",
+        ("report", empty): "",
+        ("data", "mnits"): "did you mean mnist",
+        ("train",): "",
+        ("train", "class-parallel-digits", "--no-such-flag"): "",
+    }
+
+
+def test_bad_input_gets_one_sentence_and_status_2(trained):
+    """In one process for speed: what main() catches is the same."""
+    folder, _ = trained
+    for words, sentence in bad(folder).items():
+        result = in_process(*words)
+        assert result[0] == 2, (words, result)
+        assert "Traceback" not in result[1] and sentence in result[1], (words, result)
+        if sentence:
+            assert len(result[1].strip().splitlines()) == 1, (words, result)
+    assert not (folder / "never").exists(), "nothing is created for a run that cannot start"
+
+
+def in_process(*words):
+    """Status and stderr of a command, without the seconds that a new interpreter takes to import torch."""
+    import contextlib
+    import io
+    from unittest import mock
+
+    from remuda import cli
+
+    stderr = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["remuda", *map(str, words)]),
+        contextlib.redirect_stderr(stderr),
+        mock.patch("signal.signal"),
+    ):
+        try:
+            cli.main()
+        except SystemExit as stop:
+            return stop.code, re.sub(r"\x1b\[[0-9;]*m", "", stderr.getvalue())
+    return 0, stderr.getvalue()
+
+
+def test_a_stop_outside_of_the_loop_is_said(trained, monkeypatch):
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    from remuda.cli import results
+
+    monkeypatch.setattr(results, "score_run", stop)
+    assert in_process("score", trained[0] / "run") == (130, "stopped\n")
+
+
+def test_a_refused_resume_leaves_the_record_alone(trained, tmp_path):
+    run = tmp_path / "a run"
+    assert in_process("train", trained[0] / "small.toml", "--out", run)[0] == 0
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    for words, why in (
+        (["--rounds", 1], "already reached round 2"),
+        (["--rounds", 4, "--members", 1], "cannot go on"),
+    ):
+        status, said = in_process("resume", run, *words)
+        assert status == 2 and why in said, said
+        assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+    assert (
+        f"remuda resume '{run}', or choose"
+        in in_process("train", trained[0] / "small.toml", "--out", run)[1]
+    )
+
+
+def test_a_nan_ends_a_run_with_a_sentence(trained, tmp_path):
+    result = call(
+        "train", trained[0] / "small.toml", "--out", tmp_path / "run", "--rounds", 9,
+        "--set", "strategy.loss=least-squares", "--set", "strategy.discriminator_lr=1e30",
+        "--set", "run.checkpoint_every=1",
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert re.search(r"_loss of member \d became (nan|inf|-inf) in round \d", result.stderr), (
+        result.stderr
+    )
+    assert "Traceback" not in result.stderr and len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_disk_that_fills_up_ends_a_run_with_a_sentence(trained, tmp_path):
+    """A limit on the size of files stands in for the full disk: checkpoints fail, what was saved stays."""
+    run = tmp_path / "run"
+    assert in_process("train", trained[0] / "small.toml", "--out", run)[0] == 0
+    script = f"ulimit -f 10; exec {sys.executable} -m remuda resume {run} --rounds 9"
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
+    assert "could not be written" in result.stderr and "make room" in result.stderr
+    assert remuda.load(run).round == 2
+    assert in_process("resume", run)[0] == 0 and remuda.load(run).round == 9
+
+
+def test_python_m_and_the_installed_command_are_the_same():
+    assert Path(sys.executable).with_name("remuda").exists() or "remuda" in call("--help").stdout
+
+
+def test_brackets_in_a_path_are_no_markup(trained):
+    folder, _ = trained
+    result = call(
+        "train", "small.toml", "--rounds", 1, "--out", "a[/b]", "--members", 1, cwd=folder
+    )
+    assert result.returncode == 0, result.stderr
+    assert " in a[/b]" in result.stdout and "page:    a[/b]/index.html" in result.stdout
+    result = call("compare", "a[/b]", cwd=folder, PYTHONIOENCODING="latin-1")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_full_memory_gets_a_sentence(trained, tmp_path):
+    folder, _ = trained
+    result = call(
+        "train", "small.toml", "--out", tmp_path, "--set", "networks.hidden=99999999", cwd=folder
+    )
+    assert result.returncode == 2 and result.stderr.startswith(
+        "remuda: the memory is full: lower"
+    ), result.stderr

@@ -1,0 +1,89 @@
+"""The batch scripts of the documentation, with stand-ins for what a cluster has: they train first, then resume."""
+
+import os
+import re
+import subprocess
+
+import pytest
+import typer
+
+from remuda import recipes
+from remuda.cli import app
+from tests.test_docs import DOCS, blocks
+
+SCRIPTS = [text for text in blocks(DOCS / "cluster.md", "sh") if text.startswith("#!/bin/bash")]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+OPTION = re.compile(r"#SBATCH --([a-z-]+)(?:=(\S+))?")
+
+
+def options(script):
+    lines = [line for line in script.splitlines() if line.startswith("#SBATCH")]
+    matches = [OPTION.fullmatch(line) for line in lines]
+    assert all(matches), lines
+    return {match[1]: match[2] for match in matches if match}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Commands that a node has; remuda notes what it was asked, and by whom."""
+    folder = tmp_path / "remuda" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "activate").write_text("")
+    for name, script in {
+        "module": "",
+        "srun": '[ "$1" = --mpi=pmix ] && shift && BY=srun exec "$@"',
+        "remuda": 'echo "${BY:-batch}" "$@" >> calls',
+    }.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return tmp_path
+
+
+def run(script, cluster):
+    """What remuda is asked by a batch script."""
+    asked = options(script)
+    environment = {
+        "HOME": str(cluster),
+        "PATH": f"{cluster / 'remuda' / 'bin'}:{os.environ['PATH']}",
+        "SLURM_NTASKS": asked["ntasks"],
+        "SLURM_CPUS_PER_TASK": asked["cpus-per-task"],
+    }
+    (cluster / "calls").unlink(missing_ok=True)
+    subprocess.run(
+        ["bash", "-eu"],
+        input=script,
+        text=True,
+        cwd=cluster,
+        env=environment,
+        check=True,
+        timeout=60,
+    )
+    (call,) = (cluster / "calls").read_text().splitlines()
+    by, command, *words = call.split()
+    COMMANDS[command].make_context(command, list(words))  # every flag is known
+    return by, command, words
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=["cpu", "gpu"])
+def test_a_batch_script_trains_and_when_submitted_again_resumes(script, cluster):
+    by, command, words = run(script, cluster)
+    assert command == "train" and "mpi" in words
+    config = recipes.recipe(words[0])
+    assert int(options(script)["ntasks"]) <= config.strategy.num_members(config.run.members, 10)
+    folder = cluster / words[words.index("--out") + 1]
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("")
+    assert run(script, cluster)[:2] == (by, "resume")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=["cpu", "gpu"])
+def test_the_signal_reaches_who_passes_it_on(script, cluster):
+    """Slurm signals ranks itself if it has started them; otherwise remuda, in the place of the batch script."""
+    by = run(script, cluster)[0]
+    assert options(script)["signal"].startswith("USR1@" if by == "srun" else "B:USR1@")
+    assert ("exec remuda" in script) == (by == "batch")
+
+
+def test_the_scripts_have_room_for_their_tasks():
+    for asked in map(options, SCRIPTS):
+        assert int(asked["ntasks"]) <= int(asked["nodes"]) * int(asked["ntasks-per-node"])

@@ -1,0 +1,108 @@
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import remuda
+from remuda import config
+from remuda.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A herd with labels, a pair with labels, a pair without, and one on points."""
+    folder = tmp_path_factory.mktemp("runs")
+    cases = {
+        "herd": {"strategy": {"name": "class-parallel"}, "run": {"members": 3}},
+        "conditional": {"networks": {"conditional": True}},
+        "plain": {},
+        "points": {"data": {"name": "ring"}},
+    }
+    for name, changes in cases.items():
+        values = {
+            "data": changes.get("data", {}),
+            "networks": {"name": "mlp", "hidden": 8} | changes.get("networks", {}),
+            "strategy": {"batch_size": 4, "steps_per_round": 1} | changes.get("strategy", {}),
+            "engine": {"device": "cpu"},
+            "run": {"rounds": 2, "checkpoint_every": 1} | changes.get("run", {}),
+        }
+        remuda.run(config.from_dict(values), folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["herd", "conditional", "plain"])
+def test_samples_are_bytes_and_repeat(runs, name):
+    model = remuda.load(runs / name)
+    images = model.sample(5)
+    assert images.shape == (5, 1, 8, 8) and images.dtype == torch.uint8
+    assert torch.equal(images, model.sample(5)) and not torch.equal(images, model.sample(5, seed=1))
+
+
+def test_more_samples_begin_with_the_same(runs):
+    model = remuda.load(runs / "herd")
+    few, many = model.sample(3, labels=1), model.sample(1200, labels=1)  # more than one chunk
+    assert (few.int() - many[:3].int()).abs().max() <= 1
+    assert len(many.unique(dim=0)) > 100
+
+
+@pytest.mark.parametrize("name", ["herd", "conditional"])
+def test_labels_by_number_name_and_list(runs, name):
+    model = remuda.load(runs / name)
+    by_number = model.sample(4, labels=2)
+    assert torch.equal(by_number, model.sample(4, labels="2"))
+    assert torch.equal(by_number, model.sample(4, labels=[2, 2, 2, 2]))
+    assert torch.equal(by_number, model.sample(4, labels=torch.full((4,), 2)))
+    assert torch.equal(by_number, model.sample(4, labels=["2", 2, np.int64(2), torch.tensor(2)]))
+    assert torch.equal(by_number, model.sample(4, labels=np.int64(2)))
+    assert torch.equal(by_number, model.sample(4, labels=torch.tensor(2)))
+    assert not torch.equal(by_number, model.sample(4, labels=0))
+
+
+@pytest.mark.parametrize("label", [3, -1, 10, "cat", "3"])
+def test_a_label_out_of_range_is_refused(runs, label):
+    with pytest.raises(UserError, match="labels are 0 to 2, named 0, 1, 2"):
+        remuda.load(runs / "herd").sample(1, labels=label)
+
+
+def test_other_wrong_requests(runs):
+    model = remuda.load(runs / "herd")
+    with pytest.raises(UserError, match="at least 1"):
+        model.sample(0)
+    with pytest.raises(UserError, match="2 labels were given for 3"):
+        model.sample(3, labels=[0, 1])
+    with pytest.raises(UserError, match="does not know labels"):
+        remuda.load(runs / "plain").sample(1, labels=0)
+    with pytest.raises(UserError, match="not a run"):
+        remuda.load(runs)
+
+
+def test_points_are_floats(runs):
+    points = remuda.load(runs / "points").sample(7)
+    assert points.shape == (7, 2, 1, 1) and points.dtype == torch.float32
+
+
+def test_an_earlier_checkpoint(runs):
+    early, late = remuda.load(runs / "herd", checkpoint=1), remuda.load(runs / "herd")
+    assert (early.round, late.round) == (1, 2)
+    with pytest.raises(UserError, match="there are 1, 2"):
+        remuda.load(runs / "herd", checkpoint=7)
+
+
+def test_a_damaged_checkpoint_is_named(runs, tmp_path):
+    folder = shutil.copytree(runs / "plain", tmp_path / "run")
+    (folder / "checkpoints" / "round-000002" / "state.safetensors").write_bytes(b"torn")
+    said = []
+    assert remuda.load(folder, say=said.append).round == 1
+    assert (
+        len(said) == 1
+        and "round-000002 is damaged" in said[0]
+        and said[0].endswith("that of round 1 is taken")
+    )
+
+
+def test_more_samples_than_memory_holds_are_refused(runs):
+    with pytest.raises(
+        UserError, match=r"100,000,000,000,000 samples need .* GiB of memory, and .* are free"
+    ):
+        remuda.load(runs / "plain").sample(10**14)

@@ -1,0 +1,49 @@
+import pytest
+
+from remuda.system import memory
+
+
+@pytest.fixture(autouse=True)
+def no_groups(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "_OWN_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(memory, "CGROUP", tmp_path / "fs")
+
+
+def test_there_is_some_and_every_source_is_of_one_order(monkeypatch, tmp_path):
+    told = memory.available_bytes()
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
+    counted = memory.available_bytes()
+    assert told is not None and counted is not None
+    assert counted > 1e6 and told / 100 < counted < told * 100
+
+
+def test_none_where_the_system_does_not_tell(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
+    monkeypatch.setattr(memory.os, "sysconf_names", {})
+    assert memory.available_bytes() is None
+
+
+def group(folder, limit, used, cached, names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, value in zip((*names, "memory.stat"), (limit, used, cached), strict=True):
+        (folder / name).write_text(f"{value}\n")
+
+
+V1, V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
+
+
+def test_the_limit_of_a_batch_job_counts(tmp_path):
+    (tmp_path / "cgroup").write_text("0::/slurm/job_7/step_0\n")
+    group(tmp_path / "fs/slurm/job_7/step_0", "max", 500, "anon 1\ninactive_file 0", V2)
+    group(tmp_path / "fs/slurm/job_7", 2000, 900, "anon 1\nactive_file 60\ninactive_file 40", V2)
+    group(tmp_path / "fs/slurm", 5000, 900, "inactive_file 100", V2)
+    assert memory.available_bytes() == 1200  # cached files make room
+
+
+def test_the_limit_of_a_container_counts_in_the_older_way(tmp_path):
+    """Inside, the group is the root of what is mounted, whatever its path is outside."""
+    (tmp_path / "cgroup").write_text("3:cpuset:/\n4:memory:/docker/abc\n0::/\n")
+    group(tmp_path / "fs/memory", 3000, 3100, "total_inactive_file 50", V1)
+    assert memory.available_bytes() == 0
+    group(tmp_path / "fs/memory", 3000, 1000, "total_rss 5\ntotal_inactive_file 50", V1)
+    assert memory.available_bytes() == 2050

@@ -1,0 +1,212 @@
+"""What becomes of lost members: who they are, which data are left, and which rows."""
+
+import pytest
+import torch
+
+import remuda
+from remuda import config
+from remuda.cluster import launch, mpirun
+from remuda.config import LoopConfig
+from remuda.engines.communicator import Lost
+from remuda.errors import UserError
+from remuda.record import checkpoints
+from remuda.record.record import Record
+from remuda.training import failures as losses
+from remuda.training.assemble import assemble
+
+RANKED = {"data": {"name": "folder:/data/{rank}"}, "engine": {"name": "mpi"}}
+
+
+def make(strategy, on_loss="auto", **sections):
+    return config.from_dict(
+        {"engine": {"on_loss": on_loss}, **sections, "strategy": {"name": strategy}}
+    )
+
+
+@pytest.mark.parametrize(
+    "strategy, action",
+    [("md-gan", "drop"), ("fl-gan", "drop"), ("class-parallel", "rehome"), ("cellular", "rehome")],
+)
+def test_what_suits_a_strategy(strategy, action):
+    assert losses.action(make(strategy)) == action
+    assert losses.action(make(strategy, "rehome")) == "rehome"
+    assert losses.action(make(strategy, "stop")) == "stop"
+
+
+def test_what_cannot_be_is_said():
+    with pytest.raises(
+        UserError,
+        match="this strategy cannot go on without some of its members: use rehome or stop",
+    ):
+        losses.action(make("cellular", "drop"))
+    assert losses.action(make("class-parallel", **RANKED)) == "stop", (
+        "the data are gone with the rank"
+    )
+    assert losses.action(make("md-gan", **RANKED)) == "drop"
+    with pytest.raises(UserError, match="cannot take the data along"):
+        losses.action(
+            make("md-gan", data=RANKED["data"], engine={"name": "mpi", "on_loss": "rehome"})
+        )
+
+
+def test_who_is_lost_with_which_rank():
+    """Seven members on three ranks are 3, 2 and 2; of eight that there were, number 1 was lost before."""
+    before = config.from_dict({"run": {"members": 7, "lost": [1]}, "strategy": {"name": "fl-gan"}})
+    assert losses.hosted(before, 7, [0, 1, 2], [1]) == [4, 5]
+    assert losses.hosted(before, 7, [0, 2, 5], [2, 5]) == [4, 5, 6, 7], (
+        "ranks by their first numbers"
+    )
+    after = losses.without(before, 7, [4, 5])
+    assert after.run.members == 5 and after.run.lost == (1, 4, 5)
+    assert after.run.sites(5) == [0, 2, 3, 6, 7]
+    again = config.from_dict(config.to_dict(after))
+    assert again.run == after.run, "as the record keeps it"
+
+
+def test_whose_data_are_left():
+    """Seven members on ranks 0, 2 and 5 have the data of their rank, and keep them when others are lost."""
+    run = config.from_dict({**RANKED, "run": {"members": 7}, "strategy": {"name": "fl-gan"}})
+    assert losses.homes(run) == [], "not yet divided"
+    run = losses.with_homes(run, [0, 2, 5])
+    assert losses.homes(run) == [0, 2, 5]
+    assert losses.homes(losses.without(run, 7, [3, 4])) == [0, 5]
+    assert losses.homes(losses.without(run, 7, [3, 4, 5, 6])) == [0]
+    shared = config.from_dict({"run": {"members": 6, "lost": [3]}, "strategy": {"name": "fl-gan"}})
+    assert losses.with_homes(shared, [0, 1]) == shared and losses.homes(shared) == []
+
+
+@pytest.mark.parametrize(
+    "run", [{"lost": (1,)}, {"members": 3, "lost": (4,)}, {"members": 3, "lost": (-1,)}], ids=str
+)
+def test_losses_that_cannot_be(run):
+    with pytest.raises(UserError, match=r"run\.lost="):
+        LoopConfig(**run)
+
+
+def test_the_words():
+    assert losses.names([Lost(1, "a")]) == "rank 1 on a was lost"
+    assert losses.names([Lost(1, "a"), Lost(4, "b")]) == "rank 1 on a and rank 4 on b were lost"
+    assert losses.fate([2], "drop") == "going on without member 2"
+    assert losses.fate([2, 3, 4], "rehome").startswith(
+        "members 2, 3 and 4 move to the ranks that are left"
+    )
+    assert losses.fate([], "drop") == "no member was lost"
+
+
+def test_those_that_are_left_keep_their_data_and_rows(tiny, tmp_path):
+    """Also if the newest checkpoint is older than the loss; and with another number of members all is shared anew."""
+    tiny["strategy"]["name"], tiny["run"]["members"] = "fl-gan", 4
+    whole = config.from_dict(tiny)
+    folder = remuda.run(whole, tmp_path / "run")
+    reduced = losses.without(whole, 4, [1])
+    before, after = assemble(whole), assemble(reduced)
+    real, left = before.batches.draw(5, 2), after.batches.draw(5, 2)
+    assert torch.equal(left.images, real.images[[0, 2, 3]])
+    assert [after.strategy.share_sizes[i] for i in range(3)] == [
+        before.strategy.share_sizes[i] for i in (0, 2, 3)
+    ]
+    record = Record.open(folder)
+    record.replace_config(reduced)
+    checkpoint, _ = record.newest()
+    weights = checkpoints.load_file(checkpoint.folder / checkpoints.TENSORS)
+    state = after.restore(checkpoint)
+    name = "layers.0.weight"
+    assert torch.equal(state.generator.params[name], weights[f"generator/params/{name}"][[0, 2, 3]])
+    assert remuda.load(folder).sample(2).shape[0] == 2, "a checkpoint knows how many members it has"
+    remuda.resume(folder, rounds=6)
+    assert checkpoints.members(record.newest()[0]) == [0, 2, 3]
+    assert "4, 1 of them lost" in (folder / "index.html").read_text()
+    assert [len(line["generator_loss"]) for line in record.rounds()] == [4, 4, 4, 4, 3, 3]
+    per_round = whole.strategy.batch_size * whole.strategy.steps_per_round
+    assert [line["images"] for line in record.rounds()][-3:] == [
+        16 * per_round,
+        19 * per_round,
+        22 * per_round,
+    ]
+    remuda.resume(folder, rounds=7, members=5)
+    assert record.config.run.lost == () and len(record.rounds()[-1]["generator_loss"]) == 5
+
+
+def test_what_mpirun_says_of_a_death_is_said_better():
+    rule = "-" * 74 + "\n"
+    lines = [
+        "a rank's own words\n",
+        "NBC_Progress: an error 75 was found during schedule 0x5 at row-offset 0 - aborting the schedule\n",
+        "NBC_Progress: an error 77 was found during schedule 0x6 at row-offset 0 - aborting the schedule\n",
+        "\n",
+        "Error in NBC_Start_round() (-1)\n",
+        "\n",
+        rule,
+        "prterun noticed that process rank 1 with PID 1390 on node n7 exited on\n",
+        "signal 9 (Killed).\n",
+        rule,
+        rule,
+        "There are not enough slots\n",
+        rule,
+        "the end\n",
+    ]
+    deaths: list = []
+    assert list(mpirun.sift(lines, deaths)) == ["a rank's own words\n", *lines[10:]]
+    assert deaths == [("1", "n7", "9")]
+
+
+def test_what_mpirun_says_of_an_exit_status_is_left_out():
+    """Open MPI 4 does so, although the rank has said why."""
+    rule = "-" * 74 + "\n"
+    lines = [
+        "mpirun: Forwarding signal 10 to job\n",
+        "[n7:12347] pmix_ptl_base: send_msg: write failed: Connection reset by peer (104) [sd = 36]\n",
+        "[warn] Epoll MOD(1) on fd 30 failed. Old events were 6; read change was 0 (none): Bad file descriptor\n",
+        "remuda: discriminator_loss of member 0 became nan\n",
+        rule,
+        "Primary job  terminated normally, but 1 process returned\n",
+        "a non-zero exit code. Per user-direction, the job has been aborted.\n",
+        rule,
+        rule,
+        "mpirun detected that one or more processes exited with non-zero status, thus causing\n",
+        "the job to be terminated. The first process to do so was:\n",
+        "\n",
+        "  Process name: [[246,1],0]\n",
+        "  Exit code:    2\n",
+        rule,
+    ]
+    assert list(mpirun.sift(lines, [])) == [lines[3]]
+
+
+def test_ulfm_can_be_left_out(monkeypatch, tmp_path):
+    path = tmp_path / "mpirun"
+    path.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    path.chmod(0o755)
+    assert "--with-ft" in mpirun.options(str(path), 2)
+    monkeypatch.setenv("REMUDA_ULFM", "0")
+    assert "--with-ft" not in mpirun.options(str(path), 2)
+
+
+def test_the_way_on(tmp_path):
+    assert launch.way_on(tmp_path) == "start again"
+    (tmp_path / "config.toml").touch()
+    assert launch.way_on(tmp_path) == f"go on with: remuda resume {tmp_path}"
+
+
+def test_an_mpirun_that_stumbles_is_started_again(monkeypatch, tmp_path):
+    rule = "-" * 74
+    script = tmp_path / "mpirun"
+    script.write_text(
+        "#!/bin/sh\n"
+        f'test "$1" = --version && exit\n'
+        f"echo x >> {tmp_path}/calls\n"
+        f"if [ $(wc -l < {tmp_path}/calls) -lt $STUMBLES ]; then\n"
+        f"printf '%s\\n' {rule} \"The PMIx server's listener thread failed to start.\" {rule} >&2; exit 1\n"
+        "fi\n"
+        "printf '\\002done\\n' >&2\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(mpirun, "find", lambda: str(script))
+    said: list[str] = []
+    monkeypatch.setenv("STUMBLES", "3")
+    assert launch.start(2, ["train"], tmp_path / "run", said.append) == 0
+    assert said == ["MPI did not start on all ranks: they are started again"] * 2
+    (tmp_path / "calls").unlink()
+    monkeypatch.setenv("STUMBLES", "9")
+    with pytest.raises(UserError, match="MPI did not start on all ranks, 3 times"):
+        launch.start(2, ["train"], tmp_path / "run", said.append)

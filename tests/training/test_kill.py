@@ -1,0 +1,94 @@
+"""Kill -9 at random moments, resume, and end with the same bits as the run that was never stopped."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from remuda import config
+from remuda.record.record import Record
+from tests.training.test_run import assert_same_run
+
+VALUES = {
+    "data": {"name": "digits"},
+    "networks": {"name": "dcgan", "width": 16, "latent": 16},
+    "strategy": {"name": "class-parallel", "batch_size": 16, "steps_per_round": 3},
+    "engine": {"device": "cpu"},
+    "run": {"rounds": 40, "members": 3, "checkpoint_every": 3, "sample_every": 7},
+}
+
+
+def remuda(*words):
+    return subprocess.Popen(
+        [sys.executable, "-m", "remuda", *map(str, words)], stdout=subprocess.DEVNULL
+    )
+
+
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kill")
+    (folder / "small.toml").write_text(config.to_toml(config.from_dict(VALUES)))
+    began = time.monotonic()
+    assert remuda("train", folder / "small.toml", "--out", folder / "whole").wait(300) == 0
+    return folder, time.monotonic() - began
+
+
+def killed_and_resumed(never_stopped, name, seed, how=signal.SIGKILL):
+    """Kill the run, and each resume of it up to three times, then let it end."""
+    folder, duration = never_stopped
+    draw = random.Random(seed)
+    command = ["train", folder / "small.toml", "--out", folder / name]
+    for _ in range(draw.randint(1, 3)):
+        process = remuda(*command)
+        try:
+            process.wait(draw.uniform(0.2, 1.0) * duration)
+        except subprocess.TimeoutExpired:
+            process.send_signal(how)
+            process.wait(60)
+        if (folder / name / "config.toml").exists():
+            command = ["resume", folder / name]
+    assert remuda(*command).wait(300) == 0
+    assert_same_run(folder / "whole", folder / name)
+
+
+@pytest.mark.parametrize("trial", range(2))
+def test_kill_and_resume_is_exact(never_stopped, trial):
+    killed_and_resumed(never_stopped, f"trial-{trial}", seed=trial)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("trial", range(100, 120))
+def test_kill_and_resume_is_exact_again_and_again(never_stopped, trial):
+    killed_and_resumed(never_stopped, f"trial-{trial}", seed=trial)
+
+
+@pytest.mark.parametrize(
+    "how", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT, signal.SIGTERM]]
+)
+def test_a_polite_stop_saves_and_says_how_to_go_on(never_stopped, how):
+    """Also where signals come in numbers, as from a time limit that signals a process and then its group."""
+    folder, _ = never_stopped
+    name = folder / "-".join(one.name for one in how)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "remuda", "train", str(folder / "small.toml"), "--out", str(name)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (name / "rounds.jsonl").exists() or len(Record.open(name).rounds()) < 4:
+        time.sleep(0.02)
+    for one in how:
+        process.send_signal(one)
+        time.sleep(0.01)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in words and f"remuda resume {name}" in words
+    saved, _ = Record.open(name).newest()
+    assert saved.round >= 4 and saved.round == Record.open(name).rounds()[-1]["round"], (
+        "no whole round is lost"
+    )
+    assert remuda("resume", name).wait(300) == 0
+    assert_same_run(folder / "whole", name)

@@ -1,0 +1,401 @@
+"""The loop: what it leaves, how it stops, and that resuming is exact."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+import torch
+from PIL import Image
+
+import remuda
+from remuda import config
+from remuda.errors import UserError
+from remuda.record import checkpoints
+from remuda.record.record import Record
+from remuda.tensors import trees
+from remuda.training.assemble import assemble
+from remuda.training.progress import Progress
+from remuda.training.run import Interrupted
+
+
+def make(values, **run):
+    return config.from_dict({**values, "run": {**values["run"], **run}})
+
+
+def final_tensors(folder):
+    checkpoint, _ = Record.open(folder).newest()
+    return checkpoints.load_file(checkpoint.folder / checkpoints.TENSORS)
+
+
+def losses(folder):
+    timing = ("seconds", "images_per_second", "verbs", "routines")
+    return [
+        {k: v for k, v in line.items() if k not in timing} for line in Record.open(folder).rounds()
+    ]
+
+
+def pictures(folder):
+    return {path.name: path.read_bytes() for path in Record.open(folder).sample_grids()}
+
+
+def assert_same_run(one, other):
+    assert losses(one) == losses(other)
+    assert trees.equal(final_tensors(one), final_tensors(other))
+    assert pictures(one) == pictures(other)
+
+
+class StopAfter(Progress):
+    """A user who presses Ctrl-C after some rounds."""
+
+    def __init__(self, t):
+        self.t = t
+
+    def round(self, line):
+        if line["round"] == self.t:
+            raise KeyboardInterrupt
+
+
+def test_what_a_run_leaves(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {
+        "config.toml",
+        "data.json",
+        "environment.json",
+        "rounds.jsonl",
+        "status.json",
+        "samples",
+        "checkpoints",
+        "index.html",
+    }
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert all(
+        len(line["generator_loss"]) == len(line["discriminator_loss"]) == 3 for line in lines
+    )
+    assert lines[-1]["images"] == 4 * 3 * 2 * 4 and lines[-1]["seconds"] > 0
+    assert [path.name for path in Record.open(folder).sample_grids()] == [
+        "round-000002.png",
+        "round-000004.png",
+    ]
+    (environment,) = json.loads((folder / "environment.json").read_text())
+    assert environment["packages"]["torch"] and environment["device"] == "cpu"
+    assert Record.open(folder).config == make(tiny)
+
+
+@pytest.mark.parametrize("strategy", config.STRATEGIES)
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy, stop):
+    tiny["strategy"] |= {"name": strategy, "shift": 0.2, "cutout": 0.4}
+    tiny["networks"] = {"name": "dcgan", "width": 8, "latent": 8}
+    tiny["run"]["members"] = 0
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+    with pytest.raises(Interrupted, match="remuda resume"):
+        remuda.run(make(tiny), tmp_path / "parts", StopAfter(stop))
+    remuda.resume(tmp_path / "parts")
+    assert_same_run(whole, tmp_path / "parts")
+    assert (tmp_path / "parts" / "index.html").exists()
+
+
+@pytest.mark.parametrize("cut_off", ["write_grid", "score_round"])
+def test_what_a_stop_has_cut_off_is_made_up_for(tiny, tmp_path, monkeypatch, cut_off):
+    tiny["data"] = {"name": "digits"}
+    tiny["scores"] = {"every": 2, "samples": 50, "kinds": "fid"}
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"remuda.training.recorder.{cut_off}", interrupt)
+        with pytest.raises(Interrupted, match="after round 2"):
+            remuda.run(make(tiny), tmp_path / "cut")
+    assert not Record.open(tmp_path / "cut").scores()
+    cut = remuda.resume(tmp_path / "cut")
+    assert_same_run(whole, cut)
+    found = [
+        [(line["round"], line["value"]) for line in Record.open(run).scores()]
+        for run in (whole, cut)
+    ]
+    assert found[0] == found[1] and [t for t, _ in found[0]] == [2, 4]
+
+
+def test_a_finished_run_can_go_on(tiny, tmp_path):
+    whole = remuda.run(make(tiny, rounds=6), tmp_path / "whole")
+    remuda.run(make(tiny), tmp_path / "longer")
+    remuda.resume(tmp_path / "longer", rounds=6)
+    assert_same_run(whole, tmp_path / "longer")
+    assert Record.open(tmp_path / "longer").config.run.rounds == 6
+
+
+def test_resuming_a_finished_run_changes_nothing(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    before = losses(folder), final_tensors(folder)
+    remuda.resume(folder)
+    assert losses(folder) == before[0] and trees.equal(final_tensors(folder), before[1])
+
+
+def test_killed_before_the_first_checkpoint(tiny, tmp_path):
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+    tiny_config = make(tiny)
+    record = Record.create(tmp_path / "killed", tiny_config, assemble(tiny_config).facts)
+    record.add_round({"round": 1})
+    (record.folder / "rounds.jsonl").open("a").write('{"round": 2, "genera')  # torn
+    remuda.resume(record.folder)
+    assert_same_run(whole, record.folder)
+
+
+def test_a_torn_checkpoint_costs_only_the_rounds_since_the_one_before(tiny, tmp_path):
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+    folder = remuda.run(make(tiny), tmp_path / "torn")
+    newest, _ = Record.open(folder).newest()
+    path = newest.folder / checkpoints.TENSORS
+    path.write_bytes(path.read_bytes()[:100])
+    remuda.resume(folder)
+    assert_same_run(whole, folder)
+
+
+def test_a_line_that_cannot_be_read_is_said(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    (folder / "rounds.jsonl").write_text('{"round": 1,\n')
+    with pytest.raises(UserError, match=r"rounds\.jsonl cannot be read .*the run is damaged"):
+        remuda.resume(folder, rounds=6)
+
+
+def test_nothing_intact_is_said(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    for path in (folder / "checkpoints").glob("*/manifest.json"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"no checkpoint of .* is intact"):
+        remuda.resume(folder)
+
+
+def test_a_diverging_member_is_named_and_the_past_is_kept(tiny, tmp_path):
+    tiny["strategy"]["loss"] = "least-squares"
+    remuda.run(make(tiny, rounds=2), tmp_path / "run")
+    record = Record.open(tmp_path / "run")
+    poisoned = config.to_dict(make(tiny, rounds=9))
+    poisoned["strategy"]["discriminator_lr"] = 1e30
+    record.replace_config(config.from_dict(poisoned))
+    with pytest.raises(UserError, match=r"_loss of member \d became (nan|inf|-inf) in round [34]"):
+        remuda.resume(tmp_path / "run")
+    assert record.newest()[0].round == 2
+
+
+def test_a_second_process_is_refused(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with Record.open(folder).locked(), pytest.raises(UserError, match="another process"):
+        remuda.resume(folder)
+
+
+def test_fewer_rounds_than_reached_are_refused(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match="already reached round 4"):
+        remuda.resume(folder, rounds=3)
+    assert Record.open(folder).config.run.rounds == 4
+
+
+def test_a_strategy_without_a_name_is_refused_before_anything_is_written(tiny, tmp_path):
+    class Mine(config.STRATEGIES["class-parallel"]):
+        pass
+
+    with pytest.raises(UserError, match="Mine has no name in the strategy section"):
+        remuda.run(dataclasses.replace(make(tiny), strategy=Mine(batch_size=4)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_used_folder_is_refused(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match=r"not empty: remuda resume"):
+        remuda.run(make(tiny), folder)
+
+
+def test_threads_are_no_more_than_granted(tiny, monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        monkeypatch.setattr("remuda.training.assemble.usable_cores", lambda: 2)
+        assemble(make(tiny))
+        assert torch.get_num_threads() == 2
+        tiny["engine"]["threads"] = 5
+        assemble(make(tiny))
+        assert torch.get_num_threads() == 5
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_wrong_sizes_are_refused(tiny):
+    for members in (11, -1):
+        with pytest.raises(UserError, match=r"run\.members"):
+            assemble(make(tiny, members=members))
+    tiny["strategy"]["name"] = "standalone"
+    with pytest.raises(UserError, match="standalone trains one member"):
+        assemble(make(tiny))
+
+
+def test_a_partition_that_does_not_suit_is_refused(tiny):
+    tiny["data"]["partition"] = "iid"
+    with pytest.raises(UserError, match=r"data\.partition=iid does not suit"):
+        assemble(make(tiny))
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "tpu", "meta", "no such"])
+def test_a_device_that_is_not_there_is_refused(tiny, device):
+    tiny["engine"]["device"] = device
+    with pytest.raises(UserError, match=r"engine\.device"):
+        assemble(make(tiny))
+
+
+def write_toy_images(toy_data, root, first=0):
+    from remuda.model.pictures import to_picture
+
+    for i in range(first, len(toy_data.labels)):
+        folder = root / toy_data.classes[toy_data.labels[i]]
+        folder.mkdir(parents=True, exist_ok=True)
+        to_picture(toy_data.images[i]).save(folder / f"{i}.png")
+
+
+def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):
+    """12, 5 and 2 images, batches of 4: everyone takes the same number of steps, an epoch of the average share."""
+    write_toy_images(toy_data, tmp_path / "images")
+    monkeypatch.chdir(tmp_path)
+    values = {
+        "data": {"name": "folder:images"},
+        "networks": {"name": "mlp", "hidden": 8},
+        "strategy": {"name": "class-parallel", "batch_size": 4},
+        "engine": {"device": "cpu"},
+        "run": {"rounds": 2},
+    }
+    folder = remuda.run(config.from_dict(values), tmp_path / "run")
+    assert Record.open(folder).rounds()[-1]["images"] == 2 * 3 * 2 * 4
+    monkeypatch.chdir("/")
+    remuda.resume(folder, rounds=3)
+    model = remuda.load(folder)
+    assert model.sample(3, labels="light").shape == (3, 1, 8, 8)
+    assert (
+        torch.bincount(model.draw_labels(1900), minlength=3)
+        .sub(torch.tensor([1200, 500, 200]))
+        .abs()
+        .max()
+        < 100
+    )
+
+
+def test_a_run_does_not_go_on_with_other_data(tiny, tmp_path, toy_data):
+    images = tmp_path / "images"
+    write_toy_images(toy_data, images)
+    values = make({**tiny, "data": {"name": f"folder:{images}"}}, rounds=1, members=0)
+    folder = remuda.run(values, tmp_path / "run")
+    before = final_tensors(folder)
+
+    (images / "grey" / "12.png").rename(tmp_path / "12.png")
+    with pytest.raises(
+        UserError, match=r"4 of class grey instead of 5: put them back as they were, or start"
+    ):
+        remuda.resume(folder, rounds=2)
+    (tmp_path / "12.png").rename(images / "grey" / "12.png")
+    (images / "light").rename(images / "white")
+    with pytest.raises(UserError, match=r"other classes \(light, white\)"):
+        remuda.resume(folder, rounds=2)
+    (images / "white").rename(images / "light")
+    for picture in images.glob("*/*.png"):
+        Image.open(picture).resize((16, 16)).save(picture)
+    with pytest.raises(UserError, match=r"shape \[1, 16, 16\] instead of \[1, 8, 8\]"):
+        remuda.resume(folder, rounds=2)
+    assert trees.equal(final_tensors(folder), before) and Record.open(folder).config.run.rounds == 1
+
+
+def test_event_files(tiny, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = remuda.run(make(tiny, tensorboard=True), tmp_path / "run")
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    (first, *_, last) = events.Scalars("generator_loss/member 2")
+    assert (first.step, last.step) == (1, 4)
+    assert last.value == pytest.approx(Record.open(folder).rounds()[-1]["generator_loss"][2])
+
+
+@pytest.mark.parametrize("strategy", ["md-gan", "fl-gan"])
+def test_members_may_come_late_or_leave_at_a_resume(tiny, tmp_path, strategy):
+    tiny["strategy"]["name"] = strategy
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    remuda.resume(folder, rounds=6, members=5)
+    assert len(Record.open(folder).rounds()[-1]["generator_loss"]) == 5
+    assert Record.open(folder).config.run.members == 5
+    remuda.resume(folder, rounds=7, members=2)
+    assert len(Record.open(folder).rounds()[-1]["generator_loss"]) == 2
+    assert remuda.load(folder).sample(3).shape == (3, 1, 8, 8)
+
+
+def test_a_class_cannot_come_late(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match=r"leave run\.members as it was"):
+        remuda.resume(folder, rounds=6, members=5)
+    remuda.resume(folder, rounds=5)
+
+
+def test_a_resume_with_an_unknown_engine_is_refused_and_harms_nothing(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    with pytest.raises(UserError, match=r"engine\.name.*'foo' is unknown"):
+        remuda.resume(folder, rounds=6, engine="foo")
+    remuda.resume(folder, rounds=5)
+
+
+def test_killed_before_the_first_checkpoint_with_other_members(tiny, tmp_path):
+    """The record says six by then, and the checkpoints have five."""
+    tiny["strategy"] |= {"name": "fl-gan"}
+    folder = remuda.run(make(tiny, members=5), tmp_path / "run")
+    whole = remuda.resume(shutil.copytree(folder, tmp_path / "whole"), rounds=8, members=6)
+    record = Record.open(folder)
+    record.replace_config(make(tiny, members=6, rounds=8))
+    assert remuda.load(folder).sample(3).shape[0] == 3
+    assert_same_run(whole, remuda.resume(folder))
+    remuda.resume(folder, members=4)  # nothing is left to train
+    assert remuda.load(folder).sample(3).shape[0] == 3
+    assert len(Record.open(remuda.resume(folder, rounds=9)).rounds()[-1]["generator_loss"]) == 4
+
+
+def test_a_run_that_is_refused_leaves_nothing_behind(tiny, tmp_path):
+    tiny["scores"] = {"every": 1, "kinds": "class-kid"}
+    tiny["strategy"] |= {"name": "standalone"}
+    tiny["run"]["members"] = 0
+    with pytest.raises(UserError, match="asked for labels"):
+        remuda.run(make(tiny), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_files_beside_the_state(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    (folder / "samples" / "round-best.png").write_bytes(b"")
+    remuda.resume(folder, rounds=5)
+    (folder / "environment.json").write_text("[{")
+    with pytest.raises(UserError, match=r"environment\.json cannot be read .*remove it"):
+        remuda.resume(folder, rounds=6)
+    (folder / "environment.json").unlink()
+    remuda.resume(folder, rounds=6)
+    (folder / "config.toml").write_text("engine = 3")
+    with pytest.raises(UserError, match=r"run.config\.toml: engine must be a table"):
+        remuda.load(folder)
+    for content in (
+        '{"name": 1, "shape": [1, 8, 8], "classes": [], "counts": []}',
+        '{"shape": 3}',
+        "[]",
+    ):
+        (folder / "data.json").write_text(content)
+        with pytest.raises(UserError, match=r"data\.json cannot be read"):
+            assert Record.open(folder).facts
+
+
+def test_discarding_spares_what_is_not_the_runs(tiny, tmp_path):
+    facts = assemble(make(tiny)).facts
+    record = Record.create(tmp_path / "run", make(tiny), facts)
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    record.discard()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    Record.create(tmp_path / "link", make(tiny), facts).discard()
+    assert list((tmp_path / "here").iterdir()) == []
+    Record.create(tmp_path / "new", make(tiny), facts).discard()
+    assert not (tmp_path / "new").exists()
