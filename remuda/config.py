@@ -44,7 +44,7 @@ class EngineConfig:
     deterministic: bool = (
         False  # on a GPU: only algorithms that repeat to the bit, so that resume is exact there too
     )
-    on_loss: Literal["auto", "drop", "rehome", "stop"] = (
+    on_failure: Literal["auto", "drop", "move", "stop"] = (
         "auto"  # mpi: what becomes of a lost rank's members
     )
     threads: int = (

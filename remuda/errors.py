@@ -23,7 +23,7 @@ class RanksLost(UserError):
     """Some of the processes that train together are gone; the others can regroup and go on."""
 
 
-class SaidElsewhere(UserError):
+class ReportedElsewhere(UserError):
     """What ended this rank is what ended rank 0, which tells the user."""
 
     def __init__(self, sentence: str, status: int):
@@ -35,7 +35,7 @@ class SaidElsewhere(UserError):
 _FULL = ("can't allocate memory", "not enough memory", "calculation overflowed")
 
 
-def is_users(error: BaseException) -> bool:
+def is_user_error(error: BaseException) -> bool:
     """Whether it ends a command without a traceback, since the user can do something about it."""
     return isinstance(error, UserError | OSError | KeyboardInterrupt) or _is_memory_full(error)
 
@@ -46,7 +46,7 @@ def _is_memory_full(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _FULL)
 
 
-def sentence(error: BaseException) -> str:
+def explain(error: BaseException) -> str:
     if _is_memory_full(error):
         what = "device's memory" if isinstance(error, torch.OutOfMemoryError) else "memory"
         return (
@@ -61,12 +61,12 @@ def sentence(error: BaseException) -> str:
     return str(error)
 
 
-def status(error: BaseException) -> int:
+def exit_status(error: BaseException) -> int:
     """What the command exits with."""
     return 130 if isinstance(error, Interrupted | KeyboardInterrupt) else 2
 
 
-def resuming(folder: Path) -> str:
+def resume_command(folder: Path) -> str:
     """The command that goes on with a run, to be pasted."""
     return f"remuda resume {quote(str(folder))}"
 

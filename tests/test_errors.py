@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from remuda.errors import UserError, is_users, sentence
+from remuda.errors import UserError, explain, is_user_error
 
 
 def refusal(*shape) -> RuntimeError:
@@ -17,7 +17,7 @@ def refusal(*shape) -> RuntimeError:
 @pytest.mark.parametrize("shape", [(10**14,), (2**62, 8)], ids=["no room", "no number"])
 def test_pytorchs_words_for_full_memory_are_known(shape):
     error = refusal(*shape)
-    assert is_users(error) and sentence(error).startswith(
+    assert is_user_error(error) and explain(error).startswith(
         "the memory is full: lower strategy.batch_size"
     )
 
@@ -38,11 +38,11 @@ def test_pytorchs_words_for_full_memory_are_known(shape):
     ids=lambda value: type(value).__name__,
 )
 def test_what_the_user_can_put_right(error, words):
-    assert is_users(error) and sentence(error).startswith(words)
+    assert is_user_error(error) and explain(error).startswith(words)
 
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("shapes do not match"), ValueError("x"), KeyError("x")], ids=repr
 )
 def test_the_rest_are_bugs(error):
-    assert not is_users(error)
+    assert not is_user_error(error)

@@ -12,13 +12,11 @@ from rich.console import Console
 import remuda
 from remuda.cli import cellular, facts, results, training
 from remuda.cli.common import app, say
-from remuda.errors import Interrupted, SaidElsewhere, UserError, is_users, sentence
+from remuda.errors import Interrupted, ReportedElsewhere, UserError, explain, is_user_error
+from remuda.system.signals import STOP_SIGNALS
 
 # Importing the modules has registered their commands.
 __all__ = ["app", "cellular", "facts", "main", "results", "training"]
-
-# Ctrl-C, and what batch systems send first or can be told to send; mpirun passes on the last alone.
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def _print_version(wanted: bool) -> None:
@@ -38,7 +36,7 @@ def common(
 
 def _stop_politely(*_: object) -> None:
     """Once: a second signal, which time limits like to send along, would cut off what the first one has saved."""
-    for number in STOPS:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
@@ -52,7 +50,7 @@ def _is_interrupted(error: BaseException | None) -> bool:
 
 def main() -> None:
     """Run a command; what the user can put right is one sentence and status 2."""
-    for number in STOPS:
+    for number in STOP_SIGNALS:
         signal.signal(number, _stop_politely)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -63,16 +61,16 @@ def main() -> None:
     except (Interrupted, KeyboardInterrupt) as stop:
         errors.print(str(stop) or "stopped", highlight=False, markup=False, soft_wrap=True)
         sys.exit(130)
-    except SaidElsewhere as error:
+    except ReportedElsewhere as error:
         sys.exit(error.status)
     except SystemExit as end:
         if _is_interrupted(end):  # typer keeps such an exception to itself
             errors.print("stopped", highlight=False)
         raise
     except (UserError, OSError, MemoryError, RuntimeError) as error:
-        if os.environ.get("REMUDA_TRACEBACK") or not is_users(error):
+        if os.environ.get("REMUDA_TRACEBACK") or not is_user_error(error):
             raise
         errors.print(
-            f"remuda: {sentence(error)}", style="red", highlight=False, markup=False, soft_wrap=True
+            f"remuda: {explain(error)}", style="red", highlight=False, markup=False, soft_wrap=True
         )
         sys.exit(2)

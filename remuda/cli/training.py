@@ -35,8 +35,8 @@ from remuda.experiments.scaling import read_ranks, scale
 from remuda.networks import summary
 from remuda.record.record import Record, next_folder
 from remuda.reports import compare
+from remuda.system.text import count
 from remuda.training.assemble import assemble
-from remuda.training.progress import count
 from remuda.training.run import changed
 
 

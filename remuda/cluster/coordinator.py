@@ -28,19 +28,18 @@ from remuda.cluster.heartbeats import (
     PATIENCE,
     STATES,
     Beats,
-    Process,
     Pulse,
     is_ours,
     message,
     parse,
-    this_process,
 )
 from remuda.config import EngineConfig, RunConfig
 from remuda.engines import World
-from remuda.errors import is_users, sentence
+from remuda.errors import explain, is_user_error
 from remuda.record import environment
 from remuda.system import disk
 from remuda.system.devices import usable_cores
+from remuda.system.processes import Process, this_process
 
 ON_TIME, DELAYED, GONE, LOST = "on time", "delayed", "gone", "lost"
 
@@ -190,7 +189,7 @@ class Watch(Pulse):
         if error is None:
             self.write("finished")
         else:
-            self.write("stopped", sentence(error) if is_users(error) else repr(error))
+            self.write("stopped", explain(error) if is_user_error(error) else repr(error))
 
     def write(self, state: str, why: str = "") -> None:
         self.own = replace(self.own, **self.now)

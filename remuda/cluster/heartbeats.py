@@ -8,66 +8,20 @@ its host and process.
 import asyncio
 import hmac
 import json
-import os
-import signal
 import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from remuda.system.processes import Process
 
 STATES = INACTIVE, PROCESSING, FINISHED = ("inactive", "processing", "finished")
 INTERVAL = 1.0  # seconds between beats, at most
 PATIENCE = 2.0  # seconds that the end of a run waits for what is still to be told
 LONGEST = 1 << 20  # bytes of a line
-
-
-class Process(NamedTuple):
-    """A process, told from all others, also from later ones with the same number."""
-
-    host: str
-    pid: int
-    born: int  # clock ticks from the host's start to the process's; 0 where the system does not say
-
-    @property
-    def is_alive(self) -> bool:
-        """Asked on its host."""
-        return birth(self.pid) == self.born
-
-    def kill(self) -> bool:
-        """On its host; whether it was there to be killed."""
-        try:
-            if self.is_alive:
-                os.kill(self.pid, signal.SIGKILL)
-                return True
-        except OSError:
-            pass
-        return False
-
-
-def this_process(host: str) -> Process:
-    born = birth(os.getpid())
-    assert born is not None
-    return Process(host, os.getpid(), born)
-
-
-def birth(pid: int) -> int | None:
-    """When a living process of this host began; None if there is none."""
-    if sys.platform != "linux":
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return None
-        return 0
-    try:
-        # After the name in brackets, which may hold anything: state, 18 other fields, start.
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if words[0] in "ZX" else int(words[19])
 
 
 class Pulse(ABC):

@@ -10,7 +10,8 @@ from pathlib import Path
 from remuda.cluster import mpirun
 from remuda.config import EngineConfig
 from remuda.engines import World
-from remuda.errors import Interrupted, UserError, resuming
+from remuda.errors import Interrupted, UserError, resume_command
+from remuda.system.signals import STOP_SIGNALS
 
 # What launchers tell the processes they start: rank and number. Slurm's are those of a step, which srun makes.
 VARIABLES = (
@@ -76,10 +77,7 @@ def start(num_ranks: int, words: list[str], folder: Path, tell: Callable[[str], 
         late = time.monotonic() - asked > IMPATIENCE
         job.process.send_signal(signal.SIGTERM if late else signal.SIGUSR1)
 
-    before = {
-        number: signal.signal(number, stop)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-    }
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
         status = job.wait()
         for _ in range(TRIALS - 1):
@@ -123,7 +121,11 @@ def _explain(job: mpirun.Job, status: int, folder: Path) -> None:
 
 def way_on(folder: Path) -> str:
     """What to do when ranks have died without a word."""
-    return f"go on with: {resuming(folder)}" if (folder / "config.toml").exists() else "start again"
+    return (
+        f"go on with: {resume_command(folder)}"
+        if (folder / "config.toml").exists()
+        else "start again"
+    )
 
 
 def _missing(reason: str) -> str:

@@ -13,7 +13,7 @@ from remuda.tensors.trees import Tree
 WARM_UP = 3  # calls before a capture: compilation, library handles, lazily allocated workspaces
 
 # PyTorch 2.11's compiler pads the strides of intermediate results on a GPU, and then reads some of them wrongly where
-# they are cut by negative paddings: a convolutional critic's gradient penalty came out with slopes that were 100 % off.
+# they are cut by negative paddings: a convolutional critic's gradient penalty came out with gradients that were 100 % off.
 OPTIONS: dict[str, Any] = {"comprehensive_padding": False}
 
 Signature = tuple[tuple[torch.Size, torch.dtype], ...]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from remuda.config import RunConfig
+from remuda.system.text import duration
 from remuda.training.assemble import Herd, assemble
 
 REPEATS = 3  # timed stretches; the median counts
@@ -69,11 +70,3 @@ def describe(expected: Expectation) -> str:
         f"{expected.rounds:,} rounds of {expected.num_steps:,} steps take {duration(expected.total)}, "
         f"of which the start {duration(expected.first)}; memory {expected.memory / 2**30:.1f} GiB"
     )
-
-
-def duration(seconds: float) -> str:
-    """In the largest unit that leaves a number above 1."""
-    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"

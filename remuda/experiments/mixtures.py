@@ -19,7 +19,7 @@ from remuda.model.scoring import score_model
 from remuda.population import mixture
 from remuda.record.record import Record
 from remuda.scores.base import Value
-from remuda.scores.evaluator import Judge
+from remuda.scores.evaluator import Evaluator
 from remuda.strategies import Cellular
 from remuda.strategies.cellular import Cell
 from remuda.system.devices import find_device
@@ -79,7 +79,7 @@ def score(
         replace(config.scores, kinds=kinds, samples=samples),
         model.state.distance.device,
     )
-    judge = Judge(config.data, scores, device, say, model.num_labels, model.facts.classes)
+    judge = Evaluator(config.data, scores, device, say, model.num_labels, model.facts.classes)
     living = [each.cell for each in mixtures(model) if each.is_alive]
     return {cell: score_model(judge, only(model, cell), samples, seed) for cell in living}
 

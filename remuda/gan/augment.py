@@ -10,7 +10,7 @@ class Augmented(nn.Module):
     """A discriminator that sees every image shifted, with zeros behind it, and with a square of zeros cut out.
 
     Both are drawn anew for each image at each pass, as by Zhao et al. 2020: since fakes are treated like real images,
-    and slopes find their way back, the generator does not learn to shift and to cut. The random stream lies in a buffer
+    and gradients find their way back, the generator does not learn to shift and to cut. The random stream lies in a buffer
     that advances with every pass, as that of dropout.
     """
 
@@ -43,7 +43,7 @@ def shifted(images: Tensor, draws: Tensor, part: float) -> Tensor:
 
 
 def _shift_matrix(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
-    """Of each image, (b, 1, side, side): products are exact, and so are their slopes, in any order of summation."""
+    """Of each image, (b, 1, side, side): products are exact, and so are their gradients, in any order of summation."""
     most, place = round(part * side), torch.arange(side, device=images.device)
     by = (draws * (2 * most + 1)).long() - most
     return (place[:, None] - place == by[:, None, None, None]).to(images.dtype)

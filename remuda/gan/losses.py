@@ -97,7 +97,9 @@ def class_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return -0.5 * (one_hot(labels, logits.shape[1]) * logits.log_softmax(1)).sum(1).mean()
 
 
-def gradient_penalty(slopes: Tensor) -> Tensor:
-    """The mean over images of (norm of the critic's slope - 1) squared."""
-    norms = torch.sqrt(slopes.flatten(1).square().sum(1) + 1e-12)  # the root has no slope at 0
+def gradient_penalty(gradients: Tensor) -> Tensor:
+    """The mean over images of (norm of the critic's gradient - 1) squared."""
+    norms = torch.sqrt(
+        gradients.flatten(1).square().sum(1) + 1e-12
+    )  # the root has no gradient at 0
     return (norms - 1.0).square().mean()

@@ -11,7 +11,7 @@ from remuda.tensors.calculus import transformed
 
 
 class Moments(NamedTuple):
-    """Adam's running means of the slope and of its square, and the number of updates."""
+    """Adam's running means of the gradient and of its square, and the number of updates."""
 
     first: dict[str, Tensor]
     second: dict[str, Tensor]
@@ -34,15 +34,15 @@ class Adam:
     def step(
         self,
         params: dict[str, Tensor],
-        slopes: dict[str, Tensor],
+        gradients: dict[str, Tensor],
         moments: Moments,
         lr: Tensor | None = None,  # scalar, in place of the optimizer's own
     ) -> tuple[dict[str, Tensor], Moments]:
         """One update; the arguments are left as they are."""
         way = self._formulas if transformed() else self._fused
-        return way(params, slopes, moments, self.lr if lr is None else lr)
+        return way(params, gradients, moments, self.lr if lr is None else lr)
 
-    def _formulas(self, params, slopes, moments, lr):
+    def _formulas(self, params, gradients, moments, lr):
         count = moments.steps + 1
         # 1 - beta ** count; with both corrections in two numbers, the rest is the least arithmetic for a compiler.
         correction1, correction2 = (
@@ -51,15 +51,17 @@ class Adam:
         root = torch.sqrt(correction2)
         rate, epsilon = lr * root / correction1, self.epsilon * root
         first, second, updated = {}, {}, {}
-        for name, slope in slopes.items():
-            first[name] = self.beta1 * moments.first[name] + (1 - self.beta1) * slope
-            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * (slope * slope)
+        for name, gradient in gradients.items():
+            first[name] = self.beta1 * moments.first[name] + (1 - self.beta1) * gradient
+            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * (
+                gradient * gradient
+            )
             updated[name] = params[name] - rate * first[name] / (torch.sqrt(second[name]) + epsilon)
         return updated, Moments(first, second, count)
 
-    def _fused(self, params, slopes, moments, lr):
+    def _fused(self, params, gradients, moments, lr):
         """PyTorch's own one-pass kernel, on copies: outside of ``vmap`` a third of the formulas' time."""
-        names = list(slopes)
+        names = list(gradients)
         updated, first, second = (
             [tree[name].clone() for name in names]
             for tree in (params, moments.first, moments.second)
@@ -67,7 +69,7 @@ class Adam:
         count = moments.steps + 1
         torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
             updated,
-            [slopes[name].contiguous() for name in names],  # the kernel walks raw memory
+            [gradients[name].contiguous() for name in names],  # the kernel walks raw memory
             first,
             second,
             [],

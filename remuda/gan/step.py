@@ -16,7 +16,7 @@ from remuda.gan.players import Pair, Player, apply, blend, recruit, start_averag
 from remuda.networks import Networks
 from remuda.tensors import calculus, random
 
-Slopes = dict[str, Tensor]
+Gradients = dict[str, Tensor]
 
 
 class Rules(NamedTuple):
@@ -132,7 +132,7 @@ class GAN:
         self,
         pair: Pair,
         fakes: Tensor,
-        pull: Callable[[Tensor], Slopes],
+        pull: Callable[[Tensor], Gradients],
         labels: Tensor,
         rules: Rules,
     ) -> tuple[Pair, dict[str, Tensor]]:
@@ -143,8 +143,8 @@ class GAN:
 
     def imagine(
         self, generator: Player, noise: Tensor, labels: Tensor
-    ) -> tuple[Tensor, dict[str, Tensor], Callable[[Tensor], Slopes]]:
-        """Fakes, the generator's buffers afterwards, and the way back from slopes at the fakes to its parameters."""
+    ) -> tuple[Tensor, dict[str, Tensor], Callable[[Tensor], Gradients]]:
+        """Fakes, the generator's buffers afterwards, and the way back from gradients at the fakes to its parameters."""
         return calculus.vjp(
             lambda params: apply(self.generator, params, generator.buffers, noise, labels),
             generator.params,
@@ -173,9 +173,9 @@ class GAN:
                 value = value + self.penalty_of(params, buffers, real, fakes, labels, key)
             return value, buffers
 
-        value, buffers, slopes = calculus.value_and_grad(loss, discriminator.params)
+        value, buffers, gradients = calculus.value_and_grad(loss, discriminator.params)
         params, moments = self.discriminator_optimizer.step(
-            discriminator.params, slopes, discriminator.moments, lr
+            discriminator.params, gradients, discriminator.moments, lr
         )
         if self.lipschitz == "clip":
             params = clip(params, self.clip)
@@ -188,7 +188,7 @@ class GAN:
     def discriminator_loss(
         self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor
     ) -> Tensor:
-        """Of its outputs at real images and at fakes, without what depends on its slopes."""
+        """Of its outputs at real images and at fakes, without what depends on its gradients."""
         source = self.source(on_real).float(), self.source(on_fakes).float()
         value = self.loss.discriminator(*source, self.real_target)
         if self.networks.auxiliary:
@@ -209,16 +209,16 @@ class GAN:
         return value
 
     def penalty_of(self, params, buffers, real, fakes, labels, key) -> Tensor:
-        """For the critic's slopes at random points on the lines from real to fake images."""
+        """For the critic's gradients at random points on the lines from real to fake images."""
         place = random.uniform(random.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
         between = real + place * (fakes - real)
-        slopes = calculus.slope(
+        gradients = calculus.gradient(
             lambda images: self.source(
                 apply(self.discriminator, params, buffers, images, labels)[0]
             ).sum(),
             between,
         )
-        return self.penalty * gradient_penalty(slopes)
+        return self.penalty * gradient_penalty(gradients)
 
     def judge(
         self,
@@ -227,7 +227,7 @@ class GAN:
         labels: Tensor,
         generator_loss: Callable[[Tensor], Tensor] | None = None,
     ) -> tuple[Player, Tensor, Tensor]:
-        """The slope of the generator's loss at every fake, and that loss; only the discriminator's buffers move."""
+        """The gradient of the generator's loss at every fake, and that loss; only the discriminator's buffers move."""
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             outputs, buffers = apply(
@@ -238,10 +238,10 @@ class GAN:
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
         return discriminator._replace(buffers=buffers), feedback, value
 
-    def descend(self, generator: Player, slopes: Slopes, lr: Tensor | None = None) -> Player:
+    def descend(self, generator: Player, gradients: Gradients, lr: Tensor | None = None) -> Player:
         """One update of the generator."""
         params, moments = self.generator_optimizer.step(
-            generator.params, slopes, generator.moments, lr
+            generator.params, gradients, generator.moments, lr
         )
         return generator._replace(params=params, moments=moments)
 

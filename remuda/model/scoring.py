@@ -12,11 +12,11 @@ from remuda.record.record import Record
 from remuda.reports import page as report
 from remuda.scores.base import Value
 from remuda.scores.config import ScoreConfig
-from remuda.scores.evaluator import Judge
+from remuda.scores.evaluator import Evaluator
 from remuda.system.devices import find_device
 
 
-def score_model(judge: Judge, model: Model, samples: int, seed: int = 0) -> list[Value]:
+def score_model(judge: Evaluator, model: Model, samples: int, seed: int = 0) -> list[Value]:
     """Scores of samples drawn from p(y) and p(x | y), as ``sample`` draws them."""
     labels = model.choose_labels(samples, None, seed)
     return judge.score(model.generate(labels, seed), labels if model.num_labels else None, seed)
@@ -42,24 +42,26 @@ def score(
     place = find_device(device)
     model = load(run, checkpoint, str(place), say)
     source = config.data.in_folder(data).at_root()
-    judge = Judge(source, scores, place, say, model.num_labels, model.facts.classes)
+    judge = Evaluator(source, scores, place, say, model.num_labels, model.facts.classes)
     values = score_model(judge, model, scores.samples, seed)
     record.add_scores(model.round, values)
     report.write(record.folder)
     return values
 
 
-def judge_of(
+def evaluator_of(
     config: RunConfig, device: Any, say: Callable[[str], None], num_labels: int
-) -> Judge | None:
+) -> Evaluator | None:
     """Who scores a running herd; made before the first round, so that what is missing is missed at once."""
     return (
-        Judge(config.data, config.scores, device, say, num_labels) if config.scores.every else None
+        Evaluator(config.data, config.scores, device, say, num_labels)
+        if config.scores.every
+        else None
     )
 
 
 def score_round(
-    record: Record, model: Model, judge: Judge, samples: int, say: Callable[[str], None]
+    record: Record, model: Model, judge: Evaluator, samples: int, say: Callable[[str], None]
 ) -> None:
     """A herd that cannot be scored yet, say because its samples are still all equal, goes on training."""
     try:

@@ -67,7 +67,7 @@ class DCGAN(Networks):
 class WCGAN(DCGAN):
     """The Wasserstein pair: LeakyReLU after the input layer, and a critic whose output is used as it is.
 
-    The table's critic normalises its batches, which a gradient penalty does not go with: a slope then depends on the
+    The table's critic normalises its batches, which a gradient penalty does not go with: a gradient then depends on the
     other images. The plain critic does without normalisation and dropout, and trains every class of CIFAR-10.
     """
 

@@ -69,7 +69,7 @@ def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
 
     Taps 0 and 1 lie side by side in a picture of twice the height (or width), taps 2 and 3 in another, and the two
     pictures overlap, one shifted back by a pixel and one forth. A product for each half of the rows: cutting one large
-    product up would make the way back, where its slopes are collected, several times as long.
+    product up would make the way back, where its gradients are collected, several times as long.
     """
     num_in, num_out = kernel.shape[:2]
     batch, _, height, width = x.shape

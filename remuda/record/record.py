@@ -23,7 +23,7 @@ from typing import Any
 
 from remuda import config
 from remuda.config import RunConfig
-from remuda.errors import UserError, resuming
+from remuda.errors import UserError, resume_command
 from remuda.record import checkpoints
 from remuda.scores.base import Value
 from remuda.system import disk
@@ -74,7 +74,7 @@ class Record:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
                 hint = (
-                    f"{resuming(folder)}, or choose"
+                    f"{resume_command(folder)}, or choose"
                     if (folder / "config.toml").exists()
                     else "choose"
                 )

@@ -16,11 +16,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from remuda.cluster.heartbeats import Process
 from remuda.errors import UserError
 from remuda.record.record import Record
-from remuda.reports.page.facts import duration
-from remuda.training.progress import count, describe
+from remuda.system.processes import Process
+from remuda.system.text import count, duration
+from remuda.training.progress import describe
 
 STALE = (
     30.0  # seconds; status.json is written every second, but a shared file system may show it late

@@ -21,7 +21,7 @@ from remuda.scores.kinds import KINDS, NEEDS, Kind, Measured, Subject, wanted_ki
 from remuda.scores.reference import look
 
 
-class Judge:
+class Evaluator:
     """Knows the real images; ``score`` compares samples with them."""
 
     def __init__(

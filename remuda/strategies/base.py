@@ -61,8 +61,8 @@ class Strategy(ABC):
     )  # images of each member, if known
     look: Look = field(init=False, repr=False, compare=False)  # by what images are compared
 
-    on_loss: ClassVar[Literal["drop", "rehome"]] = (
-        "rehome"  # of members' hosts: go on without them, or move them
+    on_failure: ClassVar[Literal["drop", "move"]] = (
+        "move"  # of members' hosts: go on without them, or move them
     )
     partitions: ClassVar[
         tuple[str, ...]

@@ -45,7 +45,7 @@ class FLGAN(Strategy):
     )
     local_norms: bool = False  # FedBN: normalisation layers stay local
 
-    on_loss: ClassVar[Literal["drop", "rehome"]] = "drop"  # data never leave their members
+    on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
 
     def __post_init__(self):

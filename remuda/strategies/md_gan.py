@@ -5,7 +5,7 @@ Datasets", IPDPS 2019, algorithm 1.
 
     server            X(1) ... X(k) = G(noise)
     server -> worker  X_g, X_d              two of the k batches, the same one where k = 1
-    worker            L steps of D_n on its own real images and X_d;  F_n = slope of G's loss at X_g
+    worker            L steps of D_n on its own real images and X_d;  F_n = gradient of G's loss at X_g
     worker -> server  F_n
     server            mean of all F_n, pulled back through G, Adam
     worker -> worker  D_n                   every E local epochs, along a random derangement
@@ -60,7 +60,7 @@ class MDGAN(Strategy):
         0  # rounds after which one member is lost for good, and so on to the last; 0 = none
     )
 
-    on_loss: ClassVar[Literal["drop", "rehome"]] = "drop"  # data never leave their members
+    on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
 
     def __post_init__(self):
@@ -186,7 +186,7 @@ class MDGAN(Strategy):
         labels: Tensor,
         keys: Tensor,
     ) -> tuple[Player, Tensor, Metrics]:
-        """L steps of the discriminator, then the slope of the generator's loss at every image of X_g."""
+        """L steps of the discriminator, then the gradient of the generator's loss at every image of X_g."""
         judged, learnt = fakes[0], fakes[-1]
         losses = []
         for step in range(self.discriminator_steps):
@@ -211,11 +211,11 @@ class MDGAN(Strategy):
             one_hot(places[:, 0], len(noise)).T * weights
         )  # (k, N): who judged which batch, and what it counts
         is_there = (weights > 0).reshape(-1, *[1] * (feedback.ndim - 1))
-        slopes = torch.einsum(
+        gradients = torch.einsum(
             "kn,n...->k...", shares, torch.where(is_there, feedback, 0.0)
         )  # 0 times NaN is not 0
         generator = self.gan.descend(
-            generator._replace(buffers=buffers), pull(slopes.flatten(0, 1))
+            generator._replace(buffers=buffers), pull(gradients.flatten(0, 1))
         )
         return Server(generator, blend(average, generator, self.ema) if self.ema else average)
 

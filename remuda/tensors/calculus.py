@@ -43,35 +43,35 @@ def transformed() -> bool:
 
 
 def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[Tensor, Any, Tree]:
-    """For fn(x) = (scalar, aux): the scalar, aux, and the slope of the scalar at every leaf of x."""
+    """For fn(x) = (scalar, aux): the scalar, aux, and the gradient of the scalar at every leaf of x."""
     if transformed():
-        slope, (value, aux) = torch.func.grad(lambda x: _repeat(fn(x)), has_aux=True)(at)
-        return value, aux, slope
+        gradient, (value, aux) = torch.func.grad(lambda x: _repeat(fn(x)), has_aux=True)(at)
+        return value, aux, gradient
     with torch.enable_grad():
         point = _leaf(at)
         value, aux = fn(point)
-        slopes = torch.autograd.grad(value, trees.leaves(point))
-    return value.detach(), _detached(aux), _like(at, slopes)
+        gradients = torch.autograd.grad(value, trees.leaves(point))
+    return value.detach(), _detached(aux), _like(at, gradients)
 
 
 def vjp(
     fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree
 ) -> tuple[Tensor, Any, Callable[[Tensor], Tree]]:
-    """For fn(x) = (y, aux): y, aux, and the function that pulls a slope at y back to x (to be called once)."""
+    """For fn(x) = (y, aux): y, aux, and the function that pulls a gradient at y back to x (to be called once)."""
     if transformed():
         y, pull, aux = torch.func.vjp(fn, at, has_aux=True)  # pyright: ignore[reportAssignmentType]
-        return y, aux, lambda slope: pull(slope)[0]
+        return y, aux, lambda gradient: pull(gradient)[0]
     with torch.enable_grad():
         point = _leaf(at)
         y, aux = fn(point)
 
-    def pull_back(slope: Tensor) -> Tree:
-        return _like(at, torch.autograd.grad(y, trees.leaves(point), slope))
+    def pull_back(gradient: Tensor) -> Tree:
+        return _like(at, torch.autograd.grad(y, trees.leaves(point), gradient))
 
     return y.detach(), _detached(aux), pull_back
 
 
-def slope(fn: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+def gradient(fn: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     """The gradient of a scalar function, itself differentiable in everything fn depends on."""
     if transformed():
         return torch.func.grad(fn)(at)

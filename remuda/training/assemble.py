@@ -75,7 +75,7 @@ class Herd:
         whole = checkpoints.load(checkpoint, self.strategy.init(Stacked(len(there))))
         if there == self.sites:
             return whole
-        if self.strategy.on_loss == "drop" and set(self.sites) < set(
+        if self.strategy.on_failure == "drop" and set(self.sites) < set(
             there
         ):  # it is older than a loss
             kept = torch.tensor([there.index(site) for site in self.sites])

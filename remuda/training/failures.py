@@ -9,24 +9,24 @@ from remuda.engines.communicator import Lost
 from remuda.engines.mpi.spans import spans
 from remuda.errors import UserError
 
-Action = Literal["drop", "rehome", "stop"]
+Action = Literal["drop", "move", "stop"]
 
 
 def action(config: RunConfig) -> Action:
-    """What ``engine.on_loss`` comes to, or a UserError where that cannot be."""
-    wanted, suited = config.engine.on_loss, config.strategy.on_loss
+    """What ``engine.on_failure`` comes to, or a UserError where that cannot be."""
+    wanted, suited = config.engine.on_failure, config.strategy.on_failure
     if wanted == "drop" and suited != "drop":
         raise UserError(
-            "engine.on_loss=drop: this strategy cannot go on without some of its members: use rehome or stop"
+            "engine.on_failure=drop: this strategy cannot go on without some of its members: use move or stop"
         )
-    if wanted == "rehome" and config.data.is_per_rank:
+    if wanted == "move" and config.data.is_per_rank:
         raise UserError(
-            "engine.on_loss=rehome: members that move to another rank cannot take the data along, which data.path "
+            "engine.on_failure=move: members that move to another rank cannot take the data along, which data.path "
             "says each rank has for itself: use drop or stop"
         )
     if wanted != "auto":
         return wanted
-    return "stop" if suited == "rehome" and config.data.is_per_rank else suited
+    return "stop" if suited == "move" and config.data.is_per_rank else suited
 
 
 def hosted(

@@ -13,7 +13,7 @@ from typing import Any
 from remuda.cluster.coordinator import Pulse, pulse_of
 from remuda.config import RunConfig
 from remuda.engines import World
-from remuda.errors import Interrupted, RanksLost, UserError, resuming
+from remuda.errors import Interrupted, RanksLost, UserError, resume_command
 from remuda.record.record import DataFacts, Record
 from remuda.training import failures as losses
 from remuda.training.assemble import Herd, assemble
@@ -99,7 +99,7 @@ class Training:
                 raise
             raise UserError(
                 f"{self.folder} could not be written to ({error}): make room there or check its permissions, then "
-                f"go on with: {resuming(self.folder)}; nothing that was saved is lost"
+                f"go on with: {resume_command(self.folder)}; nothing that was saved is lost"
             ) from None
         return False
 
@@ -197,7 +197,7 @@ class Training:
         if self.record is None:
             return f"{done} before there was a record: start again"
         self.scribe.end()
-        return f"{done}; go on with: {resuming(self.folder)}"
+        return f"{done}; go on with: {resume_command(self.folder)}"
 
     def _regroup(self) -> None:
         """Decide what becomes of the members of lost ranks."""

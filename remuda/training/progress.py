@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 
 from remuda.errors import UserError
+from remuda.system.text import count
 
 
 class Progress:
@@ -155,10 +156,6 @@ def describe(line: dict[str, Any]) -> str:
         if isinstance(values, list)
     ]
     return "  ".join([*means, f"{line['images_per_second']:,.0f} images/s"])
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _short(value: float) -> str:

@@ -11,13 +11,14 @@ from remuda.config import RunConfig
 from remuda.engines.communicator import Lost
 from remuda.errors import Interrupted, UserError
 from remuda.model.samples import write_grid
-from remuda.model.scoring import judge_of, score_round
+from remuda.model.scoring import evaluator_of, score_round
 from remuda.record import environment
 from remuda.record.checkpoints import Checkpoint
 from remuda.record.record import Record
 from remuda.reports import page as report
+from remuda.system.text import count
 from remuda.training.assemble import Herd
-from remuda.training.progress import EventFiles, Progress, Several, Silent, count
+from remuda.training.progress import EventFiles, Progress, Several, Silent
 
 
 class Bystander:
@@ -104,7 +105,7 @@ class Scribe(Bystander):
                 replace(self.config, data=self.config.data.at_root()),
                 self.herd.num_labels,
             )
-            self.judge = judge_of(config, engine.device, self.progress.note, num_labels)
+            self.judge = evaluator_of(config, engine.device, self.progress.note, num_labels)
         self.record.add_environment(
             {**environment.describe(engine.device), "ranks": engine.num_ranks}
         )

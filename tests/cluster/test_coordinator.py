@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from remuda.cluster.coordinator import DELAYED, GONE, LOST, ON_TIME, Census, Seen, Watch, pulse_of
-from remuda.cluster.heartbeats import Beats, Process, birth, message, this_process
+from remuda.cluster.heartbeats import Beats, message
 from remuda.config import EngineConfig
 from remuda.engines import World
 from remuda.errors import UserError
 from remuda.recipes import recipe
+from remuda.system.processes import Process, birth, this_process
 
 HERE = platform.node()
 ONE, TWO = Process("a", 11, 5), Process("b", 11, 6)  # the same number on two hosts

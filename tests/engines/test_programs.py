@@ -155,7 +155,7 @@ def test_a_compiler_that_fails_is_named_with_the_remedy():
 @LONG_ON_A_CPU
 @pytest.mark.parametrize("loss", ["non-saturating", "wasserstein"])
 def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
-    """On a GPU in the sizes of CIFAR-10, where a compiler's padding of strides once gave wrong slopes."""
+    """On a GPU in the sizes of CIFAR-10, where a compiler's padding of strides once gave wrong gradients."""
     members, batch, shape, width = (
         (4, 32, (3, 32, 32), 64) if DEVICE == "cuda" else (2, 3, (3, 16, 16), 8)
     )
@@ -168,13 +168,13 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
     strategy = strategy.bind(networks, shape, members, seed=0)
     pixels = torch.randint(0, 256, (members, 1, batch, *shape), dtype=torch.uint8, device=DEVICE)
     real = Batch(pixels, torch.zeros(members, 1, batch, dtype=torch.int64, device=DEVICE))
-    slopes = []
+    gradients = []
     for compiled in (True, False):
         engine = Stacked(members, DEVICE, "vmap", compile=compiled, precision="fp32")
         pairs, _ = strategy.round(engine, strategy.init(engine), real, 1)
-        # With beta1 = 0 the first moments are the slopes themselves.
-        slopes.append((pairs.discriminator.moments.first, pairs.generator.moments.first))
-    for (name, a), (_, b) in zip(*map(trees.named_leaves, slopes), strict=True):
+        # With beta1 = 0 the first moments are the gradients themselves.
+        gradients.append((pairs.discriminator.moments.first, pairs.generator.moments.first))
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, gradients), strict=True):
         assert (a - b).norm() <= 0.02 * b.norm() + 1e-6, name
 
 

@@ -11,14 +11,3 @@ def test_a_measurement_is_multiplied_up(tiny):
     assert (expected.num_steps, expected.rounds, expected.device) == (10, 7, "cpu")
     assert expected.total == pytest.approx(expected.first + 70 * expected.step)
     assert expected.memory > 50e6
-
-
-def test_durations_read_well():
-    assert [bench.duration(s) for s in (0.04, 89, 91, 5000, 6000, 200_000)] == [
-        "0.0 s",
-        "89.0 s",
-        "1.5 min",
-        "83.3 min",
-        "1.7 h",
-        "2.3 days",
-    ]

@@ -65,10 +65,10 @@ def test_each_pass_draws_anew_and_slopes_find_their_way_back():
     again, _ = apply(module, params, buffers, images, labels)
     second, _ = apply(module, params, then, images, labels)
     assert first.equal(again) and not first.isclose(second).any()
-    slope = calculus.slope(
+    gradient = calculus.gradient(
         lambda images: apply(module, params, buffers, images, labels)[0].sum(), images
     )
-    assert (slope * images).sum().item() == pytest.approx(first.sum().item(), rel=1e-5), (
+    assert (gradient * images).sum().item() == pytest.approx(first.sum().item(), rel=1e-5), (
         "the whole is linear"
     )
     assert apply(module.eval(), params, buffers, images, labels)[0].equal(Sum()(images, labels))

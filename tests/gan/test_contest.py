@@ -73,7 +73,7 @@ def test_all_against_all_is_a_double_loop(networks):
     "settings", [{}, {"loss": LOSSES["wasserstein"], "lipschitz": "penalty"}], ids=["", "penalty"]
 )
 def test_losses_are_those_that_are_trained(networks, settings):
-    """With the class loss of an auxiliary classifier, and with the penalty for slopes."""
+    """With the class loss of an auxiliary classifier, and with the penalty for gradients."""
     game = contest(networks, **settings)
     generators, discriminators = (
         game.enter([1, 2, 3]).generators.player,
@@ -156,7 +156,7 @@ def test_an_opponent_is_the_one_of_that_number():
 
 
 def test_learning_rates_of_their_own_take_effect():
-    """The first step of Adam is the rate itself, wherever there is a slope."""
+    """The first step of Adam is the rate itself, wherever there is a gradient."""
     game = contest(own_rates=True)
     sides = game.enter([1, 2])
     rates = torch.tensor([0.003, 0.0])
@@ -194,7 +194,7 @@ def test_losses_are_drawn_at_creation_or_for_every_update(individuals):
         )
         after, _ = game.train(sides, None, played)
         moments[drawing] = after.generators.player.moments.first["layers.4.bias"][0]
-    # Of the same discriminator cross-entropy has twice the slope of the default, and least squares another one.
+    # Of the same discriminator cross-entropy has twice the gradient of the default, and least squares another one.
     assert torch.allclose(moments["creation"], 2 * moments["none"], rtol=1e-4, atol=1e-7)
     assert not torch.allclose(moments["update"], moments["none"], rtol=1e-3, atol=1e-7)
 

@@ -97,7 +97,7 @@ def test_class_loss_is_half_the_cross_entropy():
 
 
 def test_gradient_penalty_by_hand():
-    slopes = torch.tensor([[[[3.0, 4.0]]], [[[0.0, 1.0]]]])  # norms 5 and 1
-    assert gradient_penalty(slopes).item() == pytest.approx((16 + 0) / 2)
+    gradients = torch.tensor([[[[3.0, 4.0]]], [[[0.0, 1.0]]]])  # norms 5 and 1
+    assert gradient_penalty(gradients).item() == pytest.approx((16 + 0) / 2)
     zero = torch.zeros(1, 1, 1, 2, requires_grad=True)
     assert torch.autograd.grad(gradient_penalty(zero), zero)[0].isfinite().all()

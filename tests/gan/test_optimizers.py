@@ -7,13 +7,13 @@ ADAM = Adam(0.1, 0.5, 0.9)
 
 
 def test_first_steps_by_hand():
-    """The bias correction makes the first step lr * sign(slope)."""
+    """The bias correction makes the first step lr * sign(gradient)."""
     params = {"w": torch.tensor([1.0, -2.0])}
-    slopes = {"w": torch.tensor([0.3, -5.0])}
-    after, moments = ADAM.step(params, slopes, ADAM.init(params))
+    gradients = {"w": torch.tensor([0.3, -5.0])}
+    after, moments = ADAM.step(params, gradients, ADAM.init(params))
     assert torch.allclose(after["w"], torch.tensor([0.9, -1.9]))
-    assert torch.allclose(moments.first["w"], 0.5 * slopes["w"])
-    assert torch.allclose(moments.second["w"], 0.1 * slopes["w"] ** 2)
+    assert torch.allclose(moments.first["w"], 0.5 * gradients["w"])
+    assert torch.allclose(moments.second["w"], 0.1 * gradients["w"] ** 2)
     assert moments.steps == 1
 
 
@@ -26,13 +26,13 @@ def test_both_paths_equal_torch(path, lr):
     optimizer = torch.optim.Adam(theirs.values(), 0.1, (0.5, 0.9))
     moments = ADAM.init(params)
     for _ in range(5):
-        # transposed memory, as the slopes of some layers are
-        slopes = {name: torch.randn(param.shape) for name, param in params.items()}
-        slopes["w"] = torch.randn(2, 2, 3, 4).permute(3, 2, 1, 0)
+        # transposed memory, as the gradients of some layers are
+        gradients = {name: torch.randn(param.shape) for name, param in params.items()}
+        gradients["w"] = torch.randn(2, 2, 3, 4).permute(3, 2, 1, 0)
         for name, param in theirs.items():
-            param.grad = slopes[name].clone()
+            param.grad = gradients[name].clone()
         optimizer.step()
-        params, moments = getattr(ADAM, path)(params, slopes, moments, lr)
+        params, moments = getattr(ADAM, path)(params, gradients, moments, lr)
     for name in params:
         assert torch.allclose(params[name], theirs[name], atol=1e-6), name
 
@@ -47,6 +47,6 @@ def test_arguments_are_left_alone():
 
 
 def test_a_rate_in_place_of_its_own():
-    params, slopes = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([0.3, -5.0])}
-    after, _ = ADAM.step(params, slopes, ADAM.init(params), torch.tensor(0.5))
+    params, gradients = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([0.3, -5.0])}
+    after, _ = ADAM.step(params, gradients, ADAM.init(params), torch.tensor(0.5))
     assert torch.allclose(after["w"], torch.tensor([0.5, -1.5]))

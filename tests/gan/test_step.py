@@ -14,7 +14,7 @@ from remuda.tensors import calculus, random, trees
 
 LABELS = torch.tensor([[0, 1, 2, 0], [2, 2, 1, 0]])
 KEY = torch.tensor(11)
-EPSILON = 1e-2  # Adam would blow the rounding of tiny slopes up to whole steps
+EPSILON = 1e-2  # Adam would blow the rounding of tiny gradients up to whole steps
 
 
 def make(networks=None, loss="non-saturating", **options):
@@ -67,8 +67,8 @@ def by_hand(gan, real, labels, noise, keys):
             place = random.uniform(random.fold(keys[k], 0), (4, 1, 1, 1))
             between = (real[k] + place * (fakes.detach() - real[k])).requires_grad_()
             on_between, _ = split(gan, discriminator(between, labels[k]), labels[k])
-            (slopes,) = torch.autograd.grad(on_between.sum(), between, create_graph=True)
-            loss = loss + gan.penalty * gradient_penalty(slopes)
+            (gradients,) = torch.autograd.grad(on_between.sum(), between, create_graph=True)
+            loss = loss + gan.penalty * gradient_penalty(gradients)
         loss.backward()
         d_optimizer.step()
         if gan.lipschitz == "clip":

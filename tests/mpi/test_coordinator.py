@@ -12,9 +12,9 @@ import time
 import pytest
 
 from remuda import config
-from remuda.cluster.heartbeats import birth
 from remuda.config import EngineConfig
 from remuda.record.record import Record
+from remuda.system.processes import birth
 from tests.mpi.starting import ENVIRONMENT, remuda
 from tests.mpi.test_training import VALUES, processes_of
 
@@ -122,7 +122,7 @@ def test_a_rank_that_is_stopped_is_named_and_then_killed(start):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
-    if "on_loss" in {field.name for field in dataclasses.fields(EngineConfig)}:
+    if "on_failure" in {field.name for field in dataclasses.fields(EngineConfig)}:
         goes_on(started)
     words, errors = started.process.communicate(timeout=60)
     assert started.process.returncode not in (0, 1) and "Traceback" not in errors, errors

@@ -58,7 +58,7 @@ def check_members(folder, strategy, undisturbed):
     record, losses = Record.open(folder), Record.open(folder).losses()
     if strategy not in DROPS:
         assert_close_runs(undisturbed(strategy), folder)
-        assert all(loss["action"] == "rehome" for loss in losses)
+        assert all(loss["action"] == "move" for loss in losses)
         return
     gone = [member for loss in losses for member in loss["members"]]
     assert all(loss["action"] == "drop" for loss in losses)
@@ -257,7 +257,7 @@ def test_all_ranks_are_killed(tmp_path):
 
 def test_stopping_at_a_loss(tmp_path):
     run = tmp_path / "run"
-    victim = Victim(run, "fl-gan", "--set", "engine.on_loss=stop")
+    victim = Victim(run, "fl-gan", "--set", "engine.on_failure=stop")
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(2)
     status, _, words = victim.end()

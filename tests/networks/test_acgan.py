@@ -232,7 +232,7 @@ def test_a_stack_of_networks_needs_no_slow_path(name):
 
 
 def _together(modules, inputs, labels):
-    """Outputs of all members, with the slopes at their parameters computed on the way."""
+    """Outputs of all members, with the gradients at their parameters computed on the way."""
     params, buffers = torch.func.stack_module_state(modules)
     template = modules[0]
 

@@ -148,11 +148,11 @@ def test_upsampled_convolution_equals_its_two_layers(size):
     enlarged = torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest")
     expected = torch.nn.functional.conv2d(enlarged, layer.weight, layer.bias, padding=1)
     assert torch.allclose(layer(x), expected)
-    slopes = torch.randn_like(expected)
+    gradients = torch.randn_like(expected)
     at = (x, layer.weight, layer.bias)
     for one, other in zip(
-        torch.autograd.grad(layer(x), at, slopes),
-        torch.autograd.grad(expected, at, slopes),
+        torch.autograd.grad(layer(x), at, gradients),
+        torch.autograd.grad(expected, at, gradients),
         strict=True,
     ):
         assert torch.allclose(one, other)

@@ -1,4 +1,4 @@
-"""Convolutions as matrix products against the library's convolutions, alone and as a herd's compiled slopes."""
+"""Convolutions as matrix products against the library's convolutions, alone and as a herd's compiled gradients."""
 
 import pytest
 import torch
@@ -57,8 +57,8 @@ def test_slopes_of_a_compiled_herd():
     rows = [torch.randn(shape, device=device) for shape in shapes]
     every = tuple(range(4))
     herd = torch.func.vmap(torch.func.grad(total(by_products), every))
-    slopes = torch.compile(herd, fullgraph=True)(*rows)
+    gradients = torch.compile(herd, fullgraph=True)(*rows)
     for member in range(2):
         expected = torch.func.grad(total(by_library), every)(*(row[member] for row in rows))
-        for slope, one in zip(slopes, expected, strict=True):
-            assert torch.allclose(slope[member], one, atol=1e-3, rtol=1e-3)
+        for gradient, one in zip(gradients, expected, strict=True):
+            assert torch.allclose(gradient[member], one, atol=1e-3, rtol=1e-3)

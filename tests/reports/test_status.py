@@ -15,9 +15,9 @@ from rich.console import Console
 
 import remuda
 from remuda import config
-from remuda.cluster.heartbeats import birth
 from remuda.errors import UserError
 from remuda.reports import status
+from remuda.system.processes import birth
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -143,7 +143,7 @@ def test_a_line_for_every_rank(folder):
         "ranks": [1],
         "hosts": ["far"],
         "members": [4],
-        "action": "rehome",
+        "action": "move",
     }
     write_lines(folder / "losses.jsonl", loss)
     lines = shown(folder)
@@ -174,7 +174,7 @@ def test_a_line_for_every_rank(folder):
         "delayed",
     ]
     assert lines[5].split() == ["1", "far", "8", "cpu", "inactive", "4", "0", "s", "ago", "gone"]
-    assert lines[6:] == ["after round 3: lost 1 rank (1) on far with members 4; rehome", remark]
+    assert lines[6:] == ["after round 3: lost 1 rank (1) on far with members 4; move", remark]
 
 
 def test_a_record_without_a_status(folder):

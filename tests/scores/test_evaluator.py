@@ -8,7 +8,7 @@ import torch
 from remuda.data import DataConfig, load
 from remuda.errors import UserError
 from remuda.scores.config import ScoreConfig
-from remuda.scores.evaluator import Judge, protocol_name
+from remuda.scores.evaluator import Evaluator, protocol_name
 from remuda.scores.reference import look
 
 CPU = torch.device("cpu")
@@ -16,7 +16,7 @@ DIGITS = DataConfig(name="digits")
 
 
 def judge(data=DIGITS, say=lambda text: None, num_labels=None, classes=None, **settings):
-    return Judge(data, ScoreConfig(**settings), CPU, say, num_labels, classes)
+    return Evaluator(data, ScoreConfig(**settings), CPU, say, num_labels, classes)
 
 
 @pytest.fixture(scope="module")

@@ -99,8 +99,8 @@ def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networ
     for n in range(size):
         shares[places[n, 0], n] = 1 / size
     through_feedback = pull(torch.einsum("kn,n...->k...", shares, feedback).flatten(0, 1))
-    for name, slope in through_feedback.items():
-        assert torch.allclose(slope, expected[name], atol=1e-6), name
+    for name, gradient in through_feedback.items():
+        assert torch.allclose(gradient, expected[name], atol=1e-6), name
     server = strategy.descend((state.server, noise, classes, places, weights), feedback)
     by_hand = strategy.gan.descend(state.server.generator, expected)
     for name, param in server.generator.params.items():

@@ -17,26 +17,26 @@ from remuda.training.assemble import assemble
 RANKED = {"data": {"name": "folder:/data/{rank}"}, "engine": {"name": "mpi"}}
 
 
-def make(strategy, on_loss="auto", **sections):
+def make(strategy, on_failure="auto", **sections):
     return config.from_dict(
-        {"engine": {"on_loss": on_loss}, **sections, "strategy": {"name": strategy}}
+        {"engine": {"on_failure": on_failure}, **sections, "strategy": {"name": strategy}}
     )
 
 
 @pytest.mark.parametrize(
     "strategy, action",
-    [("md-gan", "drop"), ("fl-gan", "drop"), ("class-parallel", "rehome"), ("cellular", "rehome")],
+    [("md-gan", "drop"), ("fl-gan", "drop"), ("class-parallel", "move"), ("cellular", "move")],
 )
 def test_what_suits_a_strategy(strategy, action):
     assert losses.action(make(strategy)) == action
-    assert losses.action(make(strategy, "rehome")) == "rehome"
+    assert losses.action(make(strategy, "move")) == "move"
     assert losses.action(make(strategy, "stop")) == "stop"
 
 
 def test_what_cannot_be_is_said():
     with pytest.raises(
         UserError,
-        match="this strategy cannot go on without some of its members: use rehome or stop",
+        match="this strategy cannot go on without some of its members: use move or stop",
     ):
         losses.action(make("cellular", "drop"))
     assert losses.action(make("class-parallel", **RANKED)) == "stop", (
@@ -45,7 +45,7 @@ def test_what_cannot_be_is_said():
     assert losses.action(make("md-gan", **RANKED)) == "drop"
     with pytest.raises(UserError, match="cannot take the data along"):
         losses.action(
-            make("md-gan", data=RANKED["data"], engine={"name": "mpi", "on_loss": "rehome"})
+            make("md-gan", data=RANKED["data"], engine={"name": "mpi", "on_failure": "move"})
         )
 
 
@@ -87,7 +87,7 @@ def test_the_words():
     assert losses.names([Lost(1, "a")]) == "rank 1 on a was lost"
     assert losses.names([Lost(1, "a"), Lost(4, "b")]) == "rank 1 on a and rank 4 on b were lost"
     assert losses.fate([2], "drop") == "going on without member 2"
-    assert losses.fate([2, 3, 4], "rehome").startswith(
+    assert losses.fate([2, 3, 4], "move").startswith(
         "members 2, 3 and 4 move to the ranks that are left"
     )
     assert losses.fate([], "drop") == "no member was lost"

@@ -1,4 +1,4 @@
-"""The loop: what it leaves, how it stops, and that resuming is exact."""
+"""The loop: what it leaves, how it stops, and that resume_command is exact."""
 
 import dataclasses
 import json

@@ -20,7 +20,7 @@ import remuda
 from remuda.cluster import launch
 from remuda.config import EngineConfig
 from remuda.engines import Transport
-from remuda.errors import SaidElsewhere, is_users, sentence, status
+from remuda.errors import ReportedElsewhere, exit_status, explain, is_user_error
 from remuda.system.devices import usable_cores
 
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
@@ -118,14 +118,14 @@ def main() -> None:
         if rank == 0:
             started = float(sys.argv[1])
             print(json.dumps({**answer, "startup": answer["joined"] - started}), flush=True)
-    except SaidElsewhere as error:
+    except ReportedElsewhere as error:
         sys.exit(error.status)
     except BaseException as error:
-        if not is_users(error):
+        if not is_user_error(error):
             raise
         if rank == 0:
-            print(json.dumps({"failed": sentence(error)}), flush=True)
-        sys.exit(status(error))
+            print(json.dumps({"failed": explain(error)}), flush=True)
+        sys.exit(exit_status(error))
 
 
 if __name__ == "__main__":

@@ -27,14 +27,14 @@ from remuda.engines.mpi.recovery import OVER, WHOLE, Communicators, cores, survi
 from remuda.errors import (
     Interrupted,
     RanksLost,
-    SaidElsewhere,
+    ReportedElsewhere,
     UserError,
-    is_users,
-    sentence,
-    status,
+    exit_status,
+    explain,
+    is_user_error,
 )
+from remuda.system.signals import STOP_SIGNALS
 
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # the last is what mpirun passes on
 CHUNK = 1 << 30  # bytes in a message; MPI counts with 31 bits
 SPIN = 1e-3  # seconds for which a wait only offers its core to others
 NAP = (
@@ -56,7 +56,9 @@ class Job(Communicators):
     def __enter__(self):
         sys.excepthook = _abort
         if threading.current_thread() is threading.main_thread():
-            self._handlers = {number: signal.signal(number, self._on_signal) for number in STOPS}
+            self._handlers = {
+                number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS
+            }
         try:
             self._connect()
         except RanksLost:
@@ -221,24 +223,24 @@ class Job(Communicators):
             if error is None and not self._is_concluded:
                 self.conclude()
         except BaseException as late:
-            if not is_users(late):
+            if not is_user_error(late):
                 raise
             error = late
         self._restore_handlers()
-        if error is not None and not is_users(error):
+        if error is not None and not is_user_error(error):
             return
         if error is None and self._is_whole:
             for comm in (self.comm, self.control, self.spare):
                 comm.Free()
             return
-        atexit.register(self._leave, 0 if error is None else status(error))
+        atexit.register(self._leave, 0 if error is None else exit_status(error))
         if error is None:
             return
         if not (self._was_told or isinstance(error, Interrupted)):
             place = f" (rank {self.origin} on {self.host})" if self.rank else ""
-            self._tell({"sentence": sentence(error) + place, "status": status(error)})
+            self._tell({"sentence": explain(error) + place, "status": exit_status(error)})
         if self.rank > 0:
-            raise SaidElsewhere(sentence(error), status(error)) from error
+            raise ReportedElsewhere(explain(error), exit_status(error)) from error
         if error is not exception[1]:
             raise error
 

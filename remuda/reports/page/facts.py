@@ -3,6 +3,7 @@
 import statistics
 
 from remuda.reports.page.reading import Run
+from remuda.system.text import duration
 
 UNKNOWN = "not known yet"
 
@@ -22,15 +23,6 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ),
         ("device", str(run.environment[-1].get("device", UNKNOWN)) if run.environment else UNKNOWN),
     ]
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def _members(run: Run) -> str:

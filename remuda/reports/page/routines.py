@@ -11,6 +11,7 @@ from typing import Any
 from remuda.errors import UserError
 from remuda.reports.page import plots
 from remuda.reports.page.reading import Run, read
+from remuda.system.text import count
 
 PAPER_CELLS, PAPER_ITERATIONS, PAPER_BATCHES = (
     16,
@@ -67,7 +68,7 @@ class Profile:
     def notes(self) -> list[str]:
         """How far the two may be held against each other."""
         texts = [
-            f"This run: {_count(self.num_rounds, 'iteration')} of {_count(self.num_cells, 'cell')} with "
+            f"This run: {count(self.num_rounds, 'iteration')} of {count(self.num_cells, 'cell')} with "
             f"{self.num_batches:,} batches of {self.batch_size:,} images each. The paper: {PAPER_ITERATIONS} "
             f"iterations of {PAPER_CELLS} cells with {PAPER_BATCHES} batches of 100, on one core and on 17.",
         ]
@@ -163,7 +164,7 @@ def _figure(found: Profile, ink: str) -> Any:
     left, right = figure.subplots(1, 2)
     names = list(found.seconds)
     left.barh(names, [found.seconds[name] / found.num_rounds for name in names], color=plots.COLOUR)
-    left.set_xlabel(f"seconds an iteration, {_count(found.num_cells, 'cell')}")
+    left.set_xlabel(f"seconds an iteration, {count(found.num_cells, 'cell')}")
     for i, (shift, colour) in enumerate(((-0.2, PAPER_COLOUR), (0.2, PAPER_PALE))):
         places = [place + shift for place in range(len(PAPER))]
         label = ("1 core", "17 cores")[i]
@@ -186,7 +187,3 @@ def _figure(found: Profile, ink: str) -> Any:
 
 def _share(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

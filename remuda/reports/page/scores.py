@@ -6,8 +6,8 @@ from html import escape
 
 from remuda.reports.page import plots
 from remuda.reports.page.curves import Curve
-from remuda.reports.page.facts import duration
 from remuda.reports.page.reading import Run, Score
+from remuda.system.text import duration
 
 # Rounds are comparable as long as these are the same: key in the file, and in words.
 PROTOCOL = {

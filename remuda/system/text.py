@@ -1,0 +1,30 @@
+"""Words for numbers, the same in every message and table."""
+
+from collections.abc import Sequence
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its two largest units, such as ``3 min 20 s``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days:,} days {hours} h"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as ``1 rank`` or ``1,000 ranks``."""
+    ending = "" if number == 1 else "s"
+    return f"{number:,} {noun}{ending}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words as in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,23 @@
+import subprocess
+import sys
+
+import pytest
+
+from remuda.system.choices import Choices
+
+
+def test_parts_are_imported_when_they_are_used():
+    program = """
+import sys
+from remuda.system.choices import Choices
+parts = Choices({"colour": "colorsys:rgb_to_hsv"})
+assert list(parts) == ["colour"] and "colour" in parts and len(parts) == 1
+assert "colorsys" not in sys.modules
+assert parts["colour"](0, 0, 0) == (0, 0, 0)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_unknown_name_is_a_key_error():
+    with pytest.raises(KeyError):
+        Choices({})["colour"]
