@@ -270,6 +270,6 @@ def test_no_training_code_is_imported():
                 assert not name.startswith(("torch", "numpy")) and (
                     not name.startswith("remuda")
                     or name.startswith(
-                        ("remuda.reports.page", "remuda.errors", "remuda.system.disk")
+                        ("remuda.reports.page", "remuda.errors", "remuda.system")
                     )
                 )
