@@ -1,0 +1,29 @@
+"""Compare what a case gives with what is kept of it."""
+
+import os
+
+import pytest
+
+from tests.golden.cases import golden
+
+LOSS = 1e-4  # relative, and absolute: other processors round differently
+STATE = 1e-3  # relative; Adam makes whole steps of gradients that are little but rounding
+EXACT = "REMUDA_GOLDEN_EXACT"  # set to 1: to the bit, on the machine that has written the files
+
+
+def assert_golden(case: str, engine: str, found: dict) -> None:
+    """Fail unless a summary is the one that is kept, to the bit if so asked."""
+    kept = golden(case.split("/")[0]).get(case, {}).get(engine)
+    assert kept is not None, f"nothing is kept of {case}: run python -m tests.golden {case}"
+    if os.environ.get(EXACT) == "1":
+        assert found == kept
+        return
+    assert len(found["rounds"]) == len(kept["rounds"])
+    for one, other in zip(found["rounds"], kept["rounds"], strict=True):
+        assert (one["bytes"], one["traffic"]) == (other["bytes"], other["traffic"])
+        assert one["metrics"].keys() == other["metrics"].keys()
+        for name, values in other["metrics"].items():
+            least = LOSS if name.endswith("_loss") else 0.0
+            expected = pytest.approx(values, rel=LOSS, abs=least, nan_ok=True)
+            assert one["metrics"][name] == expected, name
+    assert found["state"] == pytest.approx(kept["state"], rel=STATE)
