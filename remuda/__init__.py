@@ -4,13 +4,64 @@ folder = remuda.run(remuda.recipe("class-parallel-digits"))
 images = remuda.load(folder).sample(16, labels=3)
 """
 
+from typing import TYPE_CHECKING
+
+from remuda.errors import Interrupted, UserError
+from remuda.system.choices import lazy_exports
+
+if TYPE_CHECKING:
+    from remuda.config import RunConfig
+    from remuda.engines import ENGINES, Engine, Stacked
+    from remuda.experiments.repeat import repeat
+    from remuda.model.model import Model, load
+    from remuda.model.pictures import save_grid
+    from remuda.model.scoring import score
+    from remuda.networks import NETWORKS
+    from remuda.recipes import recipe
+    from remuda.reports.compare import compare
+    from remuda.strategies import STRATEGIES, Strategy
+    from remuda.training.progress import Progress
+    from remuda.training.run import resume, run
+
 __version__ = "0.1.0"
 
-from remuda.config import RunConfig
-from remuda.errors import UserError
-from remuda.model.model import Model, load
-from remuda.model.scoring import score
-from remuda.recipes import recipe
-from remuda.training.run import resume, run
+__all__ = [
+    "ENGINES",
+    "NETWORKS",
+    "STRATEGIES",
+    "Engine",
+    "Interrupted",
+    "Model",
+    "Progress",
+    "RunConfig",
+    "Stacked",
+    "Strategy",
+    "UserError",
+    "compare",
+    "load",
+    "recipe",
+    "repeat",
+    "resume",
+    "run",
+    "save_grid",
+    "score",
+]
 
-__all__ = ["Model", "RunConfig", "UserError", "load", "recipe", "resume", "run", "score"]
+# Importing PyTorch takes seconds, so each name is imported when it is first used.
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "config": ["RunConfig"],
+        "engines": ["ENGINES", "Engine", "Stacked"],
+        "experiments.repeat": ["repeat"],
+        "model.model": ["Model", "load"],
+        "model.pictures": ["save_grid"],
+        "model.scoring": ["score"],
+        "networks": ["NETWORKS"],
+        "recipes": ["recipe"],
+        "reports.compare": ["compare"],
+        "strategies": ["STRATEGIES", "Strategy"],
+        "training.progress": ["Progress"],
+        "training.run": ["resume", "run"],
+    },
+)

@@ -1,76 +1,82 @@
-"""What is meant for users: exceptions, and the words for them."""
+"""Exceptions for users, and the sentences and exit statuses that commands end with."""
 
 import errno
 import sys
 from pathlib import Path
 from shlex import quote
 
-import torch
-
 
 class UserError(ValueError):
-    """What the user can put right: one sentence that names the cause and the remedy.
+    """Report something that the user can fix, in a sentence with the cause and the remedy.
 
-    The command line prints it without a traceback and exits with status 2. Anything else that escapes is a bug.
+    The command line prints it without a traceback and exits with status 2. Any other exception
+    that escapes is a bug.
     """
 
 
 class Interrupted(UserError):
-    """The user stopped the run; every whole round is saved."""
+    """Report that the user stopped the run; every complete round is saved."""
 
 
 class RanksLost(UserError):
-    """Some of the processes that train together are gone; the others can regroup and go on."""
+    """Report that some of the processes that train together died; the others can continue."""
 
 
 class ReportedElsewhere(UserError):
-    """What ended this rank is what ended rank 0, which tells the user."""
+    """End this rank with the exit status of rank 0, which tells the user why."""
 
     def __init__(self, sentence: str, status: int):
         super().__init__(sentence)
         self.status = status
 
 
-# PyTorch's words for a full memory.
+# How PyTorch reports in a plain RuntimeError that memory is full.
 _FULL = ("can't allocate memory", "not enough memory", "calculation overflowed")
 
 
 def is_user_error(error: BaseException) -> bool:
-    """Whether it ends a command without a traceback, since the user can do something about it."""
+    """Return whether the user can fix it: the command then ends without a traceback."""
     return isinstance(error, UserError | OSError | KeyboardInterrupt) or _is_memory_full(error)
 
 
 def _is_memory_full(error: BaseException) -> bool:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, MemoryError) or _is_device_memory_full(error):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _FULL)
 
 
+def _is_device_memory_full(error: BaseException) -> bool:
+    # Only PyTorch raises its own error, so it is not imported to ask.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)
+
+
 def explain(error: BaseException) -> str:
+    """Return the sentence that tells the user what failed and what to do."""
     if _is_memory_full(error):
-        what = "device's memory" if isinstance(error, torch.OutOfMemoryError) else "memory"
+        memory = "device's memory" if _is_device_memory_full(error) else "memory"
         return (
-            f"the {what} is full: lower strategy.batch_size, strategy.steps_per_round or run.members, or take smaller "
-            "networks or images"
+            f"the {memory} is full: lower strategy.batch_size, strategy.steps_per_round or "
+            "run.members, or use smaller networks or images"
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         where = f" for {error.filename}" if error.filename else ""
-        return f"the disk has no space left{where}: make room, and give the command again"
+        return f"the disk has no space left{where}: free some space and run the command again"
     if isinstance(error, OSError):
         return f"{error.filename or 'input or output'}: {error.strerror or error}"
     return str(error)
 
 
 def exit_status(error: BaseException) -> int:
-    """What the command exits with."""
+    """Return the status that the command exits with."""
     return 130 if isinstance(error, Interrupted | KeyboardInterrupt) else 2
 
 
 def resume_command(folder: Path) -> str:
-    """The command that goes on with a run, to be pasted."""
+    """Return the command that resumes a run, ready to paste."""
     return f"remuda resume {quote(str(folder))}"
 
 
 def tell(text: str) -> None:
-    """Something that the user should know while the rest goes on."""
+    """Print a line for the user on stderr while the command continues."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What ends a command with a sentence, and what is a bug."""
+"""Check which errors end a command with a sentence, and which are bugs."""
 
 import errno
 
@@ -15,7 +15,7 @@ def refusal(*shape) -> RuntimeError:
 
 
 @pytest.mark.parametrize("shape", [(10**14,), (2**62, 8)], ids=["no room", "no number"])
-def test_pytorchs_words_for_full_memory_are_known(shape):
+def test_pytorchs_messages_about_full_memory_are_recognized(shape):
     error = refusal(*shape)
     assert is_user_error(error) and explain(error).startswith(
         "the memory is full: lower strategy.batch_size"
@@ -30,19 +30,19 @@ def test_pytorchs_words_for_full_memory_are_known(shape):
         (torch.OutOfMemoryError(), "the device's memory is full"),
         (
             OSError(errno.ENOSPC, "No space left on device", "/x/y"),
-            "the disk has no space left for /x/y: make room",
+            "the disk has no space left for /x/y: free some space",
         ),
         (OSError(errno.EACCES, "Permission denied", "/x/y"), "/x/y: Permission denied"),
         (KeyboardInterrupt(), ""),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_the_user_can_put_right(error, words):
+def test_the_user_is_told_what_to_do(error, words):
     assert is_user_error(error) and explain(error).startswith(words)
 
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("shapes do not match"), ValueError("x"), KeyError("x")], ids=repr
 )
-def test_the_rest_are_bugs(error):
+def test_other_errors_are_bugs(error):
     assert not is_user_error(error)

@@ -1,14 +1,24 @@
 """Images for the members: data sets by name, and how members share them."""
 
+from typing import TYPE_CHECKING
+
+from remuda.data.choices import DATASETS
 from remuda.data.config import DataConfig, Split
-from remuda.data.datasets import DATASETS, Dataset, load, to_bytes, to_unit
-from remuda.data.partition import partition
-from remuda.data.statistics import oneway_anova, paper_anova, print_summary
-from remuda.data.synthetic import MODES, Modes
+from remuda.system.choices import lazy_exports
+
+if TYPE_CHECKING:
+    from remuda.data.batches import Batch, Batches
+    from remuda.data.datasets import Dataset, load
+    from remuda.data.images import to_bytes, to_unit
+    from remuda.data.partitions import partition
+    from remuda.data.statistics import oneway_anova, paper_anova, print_summary
+    from remuda.data.synthetic import MODES, Modes
 
 __all__ = [
     "DATASETS",
     "MODES",
+    "Batch",
+    "Batches",
     "DataConfig",
     "Dataset",
     "Modes",
@@ -21,3 +31,15 @@ __all__ = [
     "to_bytes",
     "to_unit",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "batches": ["Batch", "Batches"],
+        "datasets": ["Dataset", "load"],
+        "images": ["to_bytes", "to_unit"],
+        "partitions": ["partition"],
+        "statistics": ["oneway_anova", "paper_anova", "print_summary"],
+        "synthetic": ["MODES", "Modes"],
+    },
+)

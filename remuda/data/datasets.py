@@ -1,7 +1,6 @@
 """Data sets by name, all as one kind of object that lives in memory."""
 
 import difflib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,10 +9,11 @@ import torch
 from torch import Tensor
 
 from remuda.data import cifar, folder, idx, synthetic
+from remuda.data.choices import DATASETS
 from remuda.data.config import FOLDER, DataConfig, Split
 from remuda.data.files import Found, obtain
 from remuda.data.images import resize, to_bytes, to_colour, to_grey, to_unit
-from remuda.data.partition import evenly, ranks
+from remuda.data.partitions import evenly, ranks
 from remuda.data.sources import SOURCES
 from remuda.errors import UserError
 
@@ -204,14 +204,3 @@ def _folder(config: DataConfig, split: Split) -> Dataset:
             "folder: needs a path: write folder:PATH with the path of a folder of images"
         )
     return _dataset(config.name, *folder.read(Path(path).expanduser(), config, split))
-
-
-DATASETS: dict[str, Callable[[DataConfig, Split], Dataset]] = {
-    "digits": _digits,
-    "mnist": _mnist,
-    "fashion-mnist": _fashion_mnist,
-    "cifar10": _cifar10,
-    "cifar100": _cifar100,
-    "ring": _ring,
-    "grid": _grid,
-}

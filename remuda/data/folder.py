@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from remuda.data.config import DataConfig, Split
-from remuda.data.partition import evenly
+from remuda.data.partitions import evenly
 from remuda.errors import UserError
 from remuda.system.memory import available_bytes
 

@@ -1,19 +1,26 @@
-"""Plain ``nn.Module`` pairs; they know neither losses nor populations."""
+"""Pairs of plain ``nn.Module`` networks; they know neither losses nor populations."""
 
-from remuda.networks.acgan import ACGANMLP, ACGANCelebA, ACGANCifar10, ACGANMnist
-from remuda.networks.base import Networks, count_parameters
-from remuda.networks.dcgan import DCGAN, WCGAN
-from remuda.networks.mlp import MLP
+from typing import TYPE_CHECKING
 
-NETWORKS: dict[str, type[Networks]] = {
-    "dcgan": DCGAN,
-    "wcgan": WCGAN,
-    "mlp": MLP,
-    "acgan-mlp": ACGANMLP,
-    "acgan-mnist": ACGANMnist,
-    "acgan-cifar10": ACGANCifar10,
-    "acgan-celeba": ACGANCelebA,
-}
+from remuda.system.choices import Choices, lazy_exports
+
+if TYPE_CHECKING:
+    from remuda.networks.acgan import ACGANMLP, ACGANCelebA, ACGANCifar10, ACGANMnist
+    from remuda.networks.base import Networks, count_parameters
+    from remuda.networks.dcgan import DCGAN, WCGAN
+    from remuda.networks.mlp import MLP
+
+NETWORKS: Choices[type["Networks"]] = Choices(
+    {
+        "dcgan": "remuda.networks.dcgan:DCGAN",
+        "wcgan": "remuda.networks.dcgan:WCGAN",
+        "mlp": "remuda.networks.mlp:MLP",
+        "acgan-mlp": "remuda.networks.acgan:ACGANMLP",
+        "acgan-mnist": "remuda.networks.acgan:ACGANMnist",
+        "acgan-cifar10": "remuda.networks.acgan:ACGANCifar10",
+        "acgan-celeba": "remuda.networks.acgan:ACGANCelebA",
+    }
+)
 
 __all__ = [
     "ACGANMLP",
@@ -27,3 +34,13 @@ __all__ = [
     "Networks",
     "count_parameters",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "acgan": ["ACGANMLP", "ACGANCelebA", "ACGANCifar10", "ACGANMnist"],
+        "base": ["Networks", "count_parameters"],
+        "dcgan": ["DCGAN", "WCGAN"],
+        "mlp": ["MLP"],
+    },
+)

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from remuda.data import Dataset
-from remuda.data.partition import evenly
+from remuda.data.partitions import evenly
 from remuda.errors import UserError
 from remuda.scores.base import FeatureNetwork, Features
 from remuda.scores.digests import image_digest, tensor_digest, text_digest

@@ -1,18 +1,46 @@
 """The methods of the papers, one file each."""
 
-from remuda.strategies.base import Strategy
-from remuda.strategies.cellular import Cellular
-from remuda.strategies.class_parallel import ClassParallel
-from remuda.strategies.fl_gan import FLGAN
-from remuda.strategies.md_gan import MDGAN
-from remuda.strategies.standalone import Standalone
+from typing import TYPE_CHECKING
 
-STRATEGIES: dict[str, type[Strategy]] = {
-    "standalone": Standalone,
-    "class-parallel": ClassParallel,
-    "cellular": Cellular,
-    "md-gan": MDGAN,
-    "fl-gan": FLGAN,
-}
+from remuda.system.choices import Choices, lazy_exports
 
-__all__ = ["FLGAN", "MDGAN", "STRATEGIES", "Cellular", "ClassParallel", "Standalone", "Strategy"]
+if TYPE_CHECKING:
+    from remuda.strategies.base import Metrics, Strategy
+    from remuda.strategies.cellular import Cellular
+    from remuda.strategies.class_parallel import ClassParallel
+    from remuda.strategies.fl_gan import FLGAN
+    from remuda.strategies.md_gan import MDGAN
+    from remuda.strategies.standalone import Standalone
+
+STRATEGIES: Choices[type["Strategy"]] = Choices(
+    {
+        "standalone": "remuda.strategies.standalone:Standalone",
+        "class-parallel": "remuda.strategies.class_parallel:ClassParallel",
+        "cellular": "remuda.strategies.cellular:Cellular",
+        "md-gan": "remuda.strategies.md_gan:MDGAN",
+        "fl-gan": "remuda.strategies.fl_gan:FLGAN",
+    }
+)
+
+__all__ = [
+    "FLGAN",
+    "MDGAN",
+    "STRATEGIES",
+    "Cellular",
+    "ClassParallel",
+    "Metrics",
+    "Standalone",
+    "Strategy",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "base": ["Metrics", "Strategy"],
+        "cellular": ["Cellular"],
+        "class_parallel": ["ClassParallel"],
+        "fl_gan": ["FLGAN"],
+        "md_gan": ["MDGAN"],
+        "standalone": ["Standalone"],
+    },
+)

@@ -1,24 +1,41 @@
 """Named parts that are imported when they are first used.
 
 The names of strategies, networks, engines and the like are known at once, so that commands which
-train nothing can list them without importing PyTorch.
+train nothing can list them without importing PyTorch. Packages use the same way to export their
+classes and functions.
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
-Part = TypeVar("Part", covariant=True)
+Part = TypeVar("Part")
 
 
-class Choices(Mapping[str, Part]):
-    """A mapping from names to parts; each part is given as ``"module:attribute"``."""
+class Choices(MutableMapping[str, Part]):
+    """A mapping from names to parts; each part is given as ``"module:attribute"``.
 
-    def __init__(self, places: dict[str, str]):
-        self._places = dict(places)
+    Add a part of your own with ``choices["name"] = part``.
+    """
+
+    def __init__(self, places: Mapping[str, str]):
+        self._places: dict[str, str | None] = dict(places)
+        self._parts: dict[str, Part] = {}
 
     def __getitem__(self, name: str) -> Part:
-        return load(self._places[name])
+        place = self._places[name]
+        if name not in self._parts and place is not None:
+            self._parts[name] = load(place)
+        return self._parts[name]
+
+    def __setitem__(self, name: str, part: Part) -> None:
+        self._places[name] = None
+        self._parts[name] = part
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._parts.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -37,3 +54,26 @@ def load(place: str) -> Any:
     """Import ``"module:attribute"``."""
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def lazy_exports(
+    package: str, exports: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that exports names of its modules.
+
+    ``exports`` maps a module, relative to the package, to the names that come from it. A module is
+    imported when one of its names is first used.
+    """
+    modules = {name: module for module, names in exports.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        part = load(f"{package}.{modules[name]}:{name}")
+        setattr(sys.modules[package], name, part)
+        return part
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules})
+
+    return get, names

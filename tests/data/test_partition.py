@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.data import DataConfig, partition
-from remuda.data.partition import evenly, ranks
+from remuda.data.partitions import evenly, ranks
 from remuda.errors import UserError
 
 _labels = st.lists(st.integers(0, 4), min_size=1, max_size=80)
