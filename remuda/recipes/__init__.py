@@ -1,4 +1,4 @@
-"""Named runs, one TOML file each, with what the papers report of the same experiment."""
+"""Named runs, one TOML file each, with the results that papers report for the same experiment."""
 
 import difflib
 from pathlib import Path
@@ -7,15 +7,18 @@ from typing import Any
 from remuda.config import RunConfig, from_dict, override, read_toml
 from remuda.errors import UserError
 
+__all__ = ["names", "read", "recipe"]
+
 FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
+    """Return the names of all recipes, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def read(name_or_file: str) -> tuple[str, dict[str, Any]]:
-    """A short name for the run, and the values of a recipe or of a TOML file."""
+    """Return a short name for the run, and the values of a recipe or of a TOML file."""
     path = Path(name_or_file)
     if path.suffix == ".toml":
         return path.stem, read_toml(path)
@@ -23,11 +26,14 @@ def read(name_or_file: str) -> tuple[str, dict[str, Any]]:
         nearest = difflib.get_close_matches(name_or_file, names(), n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]}?" if nearest else "see remuda list"
         raise UserError(
-            f"there is no recipe {name_or_file!r}; {hint} (a file's name ends in .toml)"
+            f"there is no recipe {name_or_file!r}; {hint} (a file's name must end in .toml)"
         )
     return name_or_file, read_toml(FOLDER / f"{name_or_file}.toml")
 
 
 def recipe(name_or_file: str, *assignments: str) -> RunConfig:
-    """The configuration of a recipe or TOML file, with "section.key=value" assignments applied."""
+    """Return the configuration of a recipe or TOML file.
+
+    Each assignment is a text such as ``"strategy.batch_size=32"`` and changes one setting.
+    """
     return from_dict(override(read(name_or_file)[1], list(assignments)))

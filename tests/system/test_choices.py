@@ -44,4 +44,4 @@ def test_every_export_of_every_package_can_be_imported():
 
 def test_an_unknown_export_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'remuda' has no attribute 'colour'"):
-        remuda.colour
+        _ = remuda.colour

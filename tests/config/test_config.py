@@ -7,7 +7,7 @@ from remuda.strategies import ClassParallel
 
 
 @pytest.mark.parametrize("name", recipes.names())
-def test_every_recipe_survives_the_way_through_toml(name, tmp_path):
+def test_every_recipe_is_the_same_after_writing_and_reading(name, tmp_path):
     original = recipes.recipe(name)
     path = tmp_path / "config.toml"
     path.write_text(config.to_toml(original))
@@ -23,9 +23,7 @@ def test_the_names_that_users_type():
         "class-parallel-cifar10",
     } <= set(recipes.names())
     for strategy in config.STRATEGIES:
-        assert f"{strategy}-digits" in recipes.names(), (
-            "every strategy has a recipe of half a minute"
-        )
+        assert f"{strategy}-digits" in recipes.names(), "every strategy has a quick recipe"
 
 
 def test_overrides_are_typed():
@@ -66,10 +64,8 @@ def test_another_class_keeps_the_settings_that_it_knows():
             config.from_dict(config.override({}, [broken]))
     with pytest.raises(UserError, match="data must be a table"):
         config.override({"data": 3}, ["data.name=digits"])
-    given = [
-        "strategy.lose_every=5",
-        "strategy.name=fl-gan",
-    ]  # in either order the user's own is not dropped
+    # The user's own setting is not dropped, in either order.
+    given = ["strategy.lose_every=5", "strategy.name=fl-gan"]
     for order in (given, given[::-1]):
         with pytest.raises(UserError, match=r"strategy\.lose_every"):
             config.from_dict(config.override({}, order))
@@ -96,7 +92,9 @@ BAD = {
     "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
     "run must be a table of settings, not 3": {"run": 3},
-    "engine.name: 'mpi5' is unknown, did you mean mpi?": {"engine": {"name": "mpi5"}},
+    "engine.name='mpi5' is unknown: did you mean mpi?": {"engine": {"name": "mpi5"}},
+    "engine.name: expected a text, not 3": {"engine": {"name": 3}},
+    "engine.ranks=2 requires MPI: add --engine mpi": {"engine": {"ranks": 2}},
     "the wasserstein loss needs a Lipschitz critic": {
         "strategy": {"loss": "wasserstein", "lipschitz": "none"}
     },

@@ -1,0 +1,46 @@
+"""A run's configuration: frozen dataclasses, TOML in and out, ``--set section.key=value``.
+
+Each section is a dataclass; in the sections networks and strategy the key ``name`` chooses the
+class. Unknown names are errors that suggest the nearest known name; nothing is converted silently.
+"""
+
+from remuda.config.deprecated import DEPRECATED, DEPRECATED_VALUES, DeprecatedSetting
+from remuda.config.files import (
+    NAMED,
+    PLAIN,
+    from_dict,
+    override,
+    read_toml,
+    to_dict,
+    to_toml,
+)
+from remuda.config.schema import suggestion
+from remuda.config.sections import DEFAULT_NAMES, EngineConfig, LoopConfig, RunConfig
+from remuda.data.config import DataConfig
+from remuda.engines import ENGINES
+from remuda.networks import NETWORKS
+from remuda.scores.config import ScoreConfig
+from remuda.strategies import STRATEGIES
+
+__all__ = [
+    "DEFAULT_NAMES",
+    "DEPRECATED",
+    "DEPRECATED_VALUES",
+    "ENGINES",
+    "NAMED",
+    "NETWORKS",
+    "PLAIN",
+    "STRATEGIES",
+    "DataConfig",
+    "DeprecatedSetting",
+    "EngineConfig",
+    "LoopConfig",
+    "RunConfig",
+    "ScoreConfig",
+    "from_dict",
+    "override",
+    "read_toml",
+    "suggestion",
+    "to_dict",
+    "to_toml",
+]

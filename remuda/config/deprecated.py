@@ -1,0 +1,41 @@
+"""Old names of settings, which still work for one version and give a warning."""
+
+import warnings
+from typing import Any
+
+from remuda.errors import UserError
+
+DEPRECATED = {"engine.on_loss": "engine.on_failure"}  # old key: new key
+DEPRECATED_VALUES = {"engine.on_failure": {"rehome": "move"}}  # key: old value: new value
+
+
+class DeprecatedSetting(FutureWarning):
+    """Warn that a setting has a new name; each old name is reported once."""
+
+
+def current_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings by their current names, and warn about old names and values."""
+    result = {key: dict(v) if isinstance(v, dict) else v for key, v in values.items()}
+    for old, new in DEPRECATED.items():
+        section, old_key, new_key = *old.split("."), new.split(".")[1]
+        table = result.get(section)
+        if not isinstance(table, dict) or old_key not in table:
+            continue
+        if new_key in table:
+            raise UserError(f"{old} is the old name of {new}, and both are set: remove {old}")
+        _warn(f"{old} is deprecated: use {new}")
+        # In place of the old key, so that the order of the table stays.
+        result[section] = {new_key if k == old_key else k: v for k, v in table.items()}
+    for path, renamed in DEPRECATED_VALUES.items():
+        section, key = path.split(".")
+        table = result.get(section)
+        value = table.get(key) if isinstance(table, dict) else None
+        if isinstance(table, dict) and isinstance(value, str) and value in renamed:
+            _warn(f"{path}={value} is deprecated: use {renamed[value]}")
+            table[key] = renamed[value]
+    return result
+
+
+def _warn(message: str) -> None:
+    # Always from this line: Python shows a warning once for each line and message.
+    warnings.warn(message, DeprecatedSetting, stacklevel=1)

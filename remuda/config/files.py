@@ -1,0 +1,129 @@
+"""Read and write configurations: nested dicts, TOML files, and ``--set section.key=value``."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast
+
+from remuda.config.deprecated import current_names
+from remuda.config.schema import check_known, structure, suggestion, unstructure
+from remuda.config.sections import DEFAULT_NAMES, EngineConfig, LoopConfig, RunConfig
+from remuda.data.config import DataConfig
+from remuda.errors import UserError
+from remuda.networks import NETWORKS
+from remuda.scores.config import ScoreConfig
+from remuda.strategies import STRATEGIES
+
+# Sections whose key ``name`` chooses the class, and sections of one class.
+NAMED = cast(dict[str, Mapping[str, type]], {"networks": NETWORKS, "strategy": STRATEGIES})
+PLAIN: dict[str, type] = {
+    "data": DataConfig,
+    "engine": EngineConfig,
+    "run": LoopConfig,
+    "scores": ScoreConfig,
+}
+
+
+def from_dict(values: dict[str, Any]) -> RunConfig:
+    """Return the configuration that nested dicts describe, as read from TOML."""
+    sections = [f.name for f in fields(RunConfig)]
+    check_known(values, sections, "section")
+    values = current_names(values)
+    parts: dict[str, Any] = {}
+    for section, cls in PLAIN.items():
+        parts[section] = structure(section, cls, _table(values, section))
+    for section, classes in NAMED.items():
+        table = dict(_table(values, section))
+        name = table.pop("name", DEFAULT_NAMES[section])
+        if not isinstance(name, str) or name not in classes:
+            hint = suggestion(str(name), classes)
+            raise UserError(f"{section}.name={name!r} is unknown: {hint}")
+        parts[section] = structure(section, classes[name], table, has_name=True)
+    about, paper = values.get("about", ""), values.get("paper", {})
+    if not isinstance(about, str) or not isinstance(paper, dict):
+        raise UserError("about must be a text and paper a table")
+    return RunConfig(about=about, paper=paper, **parts)
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """Return nested dicts with every setting written out: the inverse of ``from_dict``."""
+    values: dict[str, Any] = {"about": config.about, "paper": config.paper}
+    for section in PLAIN:
+        values[section] = unstructure(getattr(config, section))
+    for section in NAMED:
+        part = getattr(config, section)
+        values[section] = {"name": _name_of(section, part)} | unstructure(part)
+    sections = [f.name for f in fields(RunConfig)]
+    return {key: values[key] for key in sections if values[key] or key in NAMED}
+
+
+def to_toml(config: RunConfig) -> str:
+    """Return the text of a TOML file with every setting written out."""
+    import tomli_w
+
+    return tomli_w.dumps(to_dict(config))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the values in a TOML file, for ``override`` and ``from_dict``."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+
+
+def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
+    """Return the values with every "section.key=value" applied.
+
+    A value is written as in TOML; anything else is taken as text. A new class in the sections
+    networks and strategy keeps those settings of the file that it knows.
+    """
+    result = current_names(values)
+    for section, given in current_names(_parse(assignments)).items():
+        table = dict(_table(result, section))
+        name, classes = given.get("name"), NAMED.get(section, {})
+        if isinstance(name, str) and name in classes:
+            known = {f.name for f in fields(classes[name])}
+            table = {key: value for key, value in table.items() if key in known}
+        result[section] = table | given
+    return result
+
+
+def _parse(assignments: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the tables that assignments describe; the last one of a key counts."""
+    tables: dict[str, dict[str, Any]] = {}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        section, dot, key = path.strip().partition(".")
+        if not (equals and dot and key):
+            raise UserError(
+                f"--set {assignment}: write section.key=value, for example strategy.batch_size=32"
+            )
+        check_known([section], [*PLAIN, *NAMED], "section")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        tables.setdefault(section, {})[key] = value
+    return tables
+
+
+def _name_of(section: str, part: object) -> str:
+    for name, cls in NAMED[section].items():
+        if cls is type(part):
+            return name
+    known = {"networks": "NETWORKS", "strategy": "STRATEGIES"}[section]
+    raise UserError(
+        f"{type(part).__name__} has no name in the section {section}, so its record could not be "
+        f'read again: register it with remuda.{known}["NAME"] = {type(part).__name__}'
+    )
+
+
+def _table(values: dict[str, Any], section: str) -> dict[str, Any]:
+    table = values.get(section, {})
+    if not isinstance(table, dict):
+        raise UserError(f"{section} must be a table of settings, not {table!r}")
+    return table

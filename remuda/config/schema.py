@@ -1,0 +1,119 @@
+"""Turn tables into dataclasses strictly: unknown keys and wrong types are errors.
+
+Nothing is converted silently, except a whole number where any number is expected. Every error is
+one sentence that names the key, such as ``strategy.batch_size: expected a whole number, not 1.5``.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import cattrs
+from cattrs.errors import ClassValidationError
+
+from remuda.errors import UserError
+
+
+def structure(section: str, cls: type, table: dict[str, Any], *, has_name: bool = False) -> Any:
+    """Return an instance of ``cls`` with the settings of a section's table.
+
+    ``has_name``: the key ``name`` is known although the class has no such field.
+    """
+    known = [f.name for f in fields(cls) if f.init]
+    check_known(table, ["name", *known] if has_name else known, f"key in [{section}]", section)
+    try:
+        return _converter.structure(table, cls)
+    except ClassValidationError as group:
+        raise UserError(_first_complaint(group, section)) from None
+
+
+def unstructure(part: Any) -> dict[str, Any]:
+    """Return the table of a section, every setting written out."""
+    return _converter.unstructure(part)
+
+
+def check_known(given: Iterable[str], known: Iterable[str], kind: str, section: str = "") -> None:
+    """Raise if a name is unknown, and suggest the nearest known one."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            full = f"{section}.{name}" if section else name
+            raise UserError(f"unknown {kind}: {full}; {suggestion(name, known)}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a mistyped name: the nearest known name, or all of them."""
+    known = list(known)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
+
+
+def _first_complaint(error: BaseException, path: str) -> str:
+    """Return the first leaf of cattrs' tree of errors as a sentence with the key's full name."""
+    if isinstance(error, ClassValidationError):
+        with_notes, without_notes = error.group_exceptions()
+        if with_notes:
+            inner, note = with_notes[0]
+            return _first_complaint(inner, f"{path}.{note.name}")
+        return _first_complaint(without_notes[0], path)
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, BaseExceptionGroup):
+        return _first_complaint(error.exceptions[0], path)
+    return f"{path}: {error}"
+
+
+def _strict(kind: str, *types: type) -> Callable[[Any, Any], Any]:
+    def hook(value: Any, wanted: Any) -> Any:
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise ValueError(f"expected {kind}, not {value!r}")
+        return float(value) if wanted is float else value
+
+    return hook
+
+
+def _literal(value: Any, wanted: Any) -> Any:
+    words = get_args(wanted)
+    if value not in words:
+        raise ValueError(f"{value!r} is unknown, {suggestion(str(value), words)}")
+    return value
+
+
+def _number_or_word(value: Any, wanted: Any) -> Any:
+    words = [word for part in get_args(wanted) for word in get_args(part)]
+    if isinstance(value, bool) or not (isinstance(value, int) or value in words):
+        choices = " or ".join(map(repr, words))
+        raise ValueError(f"expected a whole number or {choices}, not {value!r}")
+    return value
+
+
+def _several(value: Any, wanted: Any) -> Any:
+    parts = get_args(wanted)
+    count = "" if Ellipsis in parts else f"{len(parts)} "
+    if not isinstance(value, list | tuple) or (count and len(value) != len(parts)):
+        raise ValueError(f"expected {count}numbers in brackets, not {value!r}")
+    return tuple(_converter.structure(item, parts[0]) for item in value)
+
+
+def _is_literal(wanted: Any) -> bool:
+    return get_origin(wanted) is Literal
+
+
+def _is_several(wanted: Any) -> bool:
+    return get_origin(wanted) is tuple
+
+
+def _is_number_or_word(wanted: Any) -> bool:
+    return get_origin(wanted) in (Union, UnionType) and int in get_args(wanted)
+
+
+_converter = cattrs.Converter(forbid_extra_keys=True)
+_converter.register_structure_hook(int, _strict("a whole number", int))
+_converter.register_structure_hook(float, _strict("a number", int, float))
+_converter.register_structure_hook(bool, _strict("true or false", bool))
+_converter.register_structure_hook(str, _strict("a text", str))
+_converter.register_structure_hook_func(_is_several, _several)
+_converter.register_structure_hook_func(_is_literal, _literal)
+_converter.register_structure_hook_func(_is_number_or_word, _number_or_word)

@@ -1,0 +1,140 @@
+"""The sections of a configuration as frozen dataclasses; each checks its own settings.
+
+The sections data and scores are defined by their packages. The sections networks and strategy are
+instances of the classes in ``NETWORKS`` and ``STRATEGIES``.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from remuda.config.schema import suggestion
+from remuda.data.config import DataConfig
+from remuda.engines import ENGINES
+from remuda.errors import UserError
+from remuda.networks import NETWORKS
+from remuda.scores.config import ScoreConfig
+from remuda.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from remuda.networks import Networks
+    from remuda.strategies import Strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """Where the members live, and how they are computed."""
+
+    # stacked: all members in this process; mpi: spread over the ranks of an MPI job
+    name: str = "stacked"
+    # mpi: ranks to start; 0 = as many as a launcher or batch job provides, else 1
+    ranks: int = 0
+    # mpi: the library reads rows directly from GPU memory; false: they are copied to the host
+    cuda_aware: bool = False
+    device: str = "auto"  # auto (a GPU if one is found), cpu, cuda, cuda:1, ...
+    # loop: members one after the other (auto on a CPU); vmap: as one batch (auto on a GPU)
+    layout: Literal["auto", "loop", "vmap"] = "auto"
+    compile: bool = True  # on a GPU: compile the herd's step and replay it from a CUDA graph
+    # of matrix products; auto: bf16 if compiled on a GPU
+    precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
+    chunk: int = 0  # members stacked at a time; 0 = all, or fewer if memory is short
+    # on a GPU: use only algorithms that repeat to the bit, so that resume is exact there too
+    deterministic: bool = False
+    # mpi: what happens to the members of a lost rank
+    on_failure: Literal["auto", "drop", "move", "stop"] = "auto"
+    # CPU threads; 0 = PyTorch's choice, at most the cores that this process may use
+    threads: int = 0
+    # mpi: seconds, >= 1; a rank that is silent for longer is reported as delayed
+    heartbeat_timeout: float = 15.0
+    # mpi: seconds until a silent rank is killed and counts as lost; 0 = never
+    heartbeat_limit: float = 120.0
+
+    def __post_init__(self):
+        if self.name not in ENGINES:
+            raise UserError(
+                f"engine.name={self.name!r} is unknown: {suggestion(self.name, ENGINES)}"
+            )
+        for name in ("chunk", "threads", "ranks"):
+            if getattr(self, name) < 0:
+                raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
+        self._check_heartbeats()
+        if self.ranks and not self.spans_processes:
+            raise UserError(f"engine.ranks={self.ranks} requires MPI: add --engine mpi")
+
+    def _check_heartbeats(self) -> None:
+        timeout, limit = self.heartbeat_timeout, self.heartbeat_limit
+        if not 1 <= timeout < math.inf:
+            raise UserError(f"engine.heartbeat_timeout must be at least 1 second, not {timeout}")
+        if limit != 0 and not timeout <= limit < math.inf:
+            raise UserError(
+                f"engine.heartbeat_limit must be 0 or at least engine.heartbeat_timeout={timeout}, "
+                f"not {limit}"
+            )
+
+    @property
+    def spans_processes(self) -> bool:
+        """Whether this engine spreads the members over several processes."""
+        return getattr(ENGINES[self.name], "spans_processes", self.name == "mpi")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    """How long to train which population, and what to save when."""
+
+    rounds: int = 10  # rounds to train, >= 1
+    members: int = 0  # size of the population; 0 = what the strategy and the data suggest
+    seed: int = 0  # of every random draw
+    checkpoint_every: int = 10  # rounds between checkpoints, >= 1; the last round always gets one
+    keep_checkpoints: int = 3  # newest checkpoints to keep, >= 1
+    sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one
+    tensorboard: bool = False  # also write TensorBoard's event files
+    # ids of the members that were lost with their data; set by the run
+    lost: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        for name in ("rounds", "checkpoint_every", "keep_checkpoints", "sample_every"):
+            if getattr(self, name) < 1:
+                raise UserError(f"run.{name} must be at least 1, not {getattr(self, name)}")
+        if self.members < 0:
+            raise UserError(f"run.members must be at least 0, not {self.members}")
+        if len(set(self.lost)) < len(self.lost):
+            raise UserError(f"run.lost={list(self.lost)} names a member twice: leave one out")
+        known = range(self.members + len(self.lost))
+        if self.lost and not (self.members and set(self.lost) <= set(known)):
+            raise UserError(
+                f"run.lost={list(self.lost)} does not fit run.members={self.members}: run.members "
+                "counts the members that are left, and every number in run.lost is below that of "
+                "members and lost members together"
+            )
+
+    def member_ids(self, num_members: int) -> list[int]:
+        """Return the members' numbers from before any member was lost; their data follow them."""
+        return [i for i in range(num_members + len(self.lost)) if i not in self.lost]
+
+    sites = member_ids
+
+
+# The classes of the sections networks and strategy if no name is given.
+DEFAULT_NAMES = {"networks": "dcgan", "strategy": "standalone"}
+
+
+def _default_networks() -> "Networks":
+    return NETWORKS[DEFAULT_NAMES["networks"]]()
+
+
+def _default_strategy() -> "Strategy":
+    return STRATEGIES[DEFAULT_NAMES["strategy"]]()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that determines a run."""
+
+    about: str = ""  # one sentence for people
+    paper: dict[str, Any] = field(default_factory=dict)  # a paper's results of this experiment
+    data: DataConfig = field(default_factory=DataConfig)
+    networks: "Networks" = field(default_factory=_default_networks)
+    strategy: "Strategy" = field(default_factory=_default_strategy)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    run: LoopConfig = field(default_factory=LoopConfig)
+    scores: ScoreConfig = field(default_factory=ScoreConfig)
