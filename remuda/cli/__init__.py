@@ -13,6 +13,7 @@ import remuda
 from remuda.cli import cellular, facts, results, training
 from remuda.cli.common import app, say
 from remuda.errors import Interrupted, ReportedElsewhere, UserError, explain, is_user_error
+from remuda.system import progress
 from remuda.system.signals import STOP_SIGNALS
 
 # Importing the modules has registered their commands.
@@ -57,7 +58,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal may not know the arrow of a table
     errors = Console(stderr=True)
     try:
-        app()
+        with progress.shown_on(errors):
+            app()
     except (Interrupted, KeyboardInterrupt) as stop:
         errors.print(str(stop) or "stopped", highlight=False, markup=False, soft_wrap=True)
         sys.exit(130)

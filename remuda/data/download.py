@@ -1,7 +1,8 @@
-"""Fetches files from mirrors, so that a file under its final name is always whole and checked.
+"""Download files from mirrors; a file under its final name is always complete and verified.
 
-Everything is written in a scratch folder beside its destination, compared with its checksum, flushed to the
-disk, and renamed. The checksums (MD5, as published) guard against broken transfers, not against forgery.
+Each file is written to a scratch folder next to its destination, compared with its checksum,
+flushed to the disk and renamed. The checksums (MD5, as published) guard against broken transfers,
+not against forgery.
 """
 
 import fcntl
@@ -16,55 +17,59 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from remuda.data.sources import Package, Source
 from remuda.errors import UserError
-from remuda.system import disk
+from remuda.system import disk, progress
 
 _TIMEOUT = 10.0  # seconds, to connect and for each read
-_BLOCK = 1 << 18
+_BLOCK = 1 << 18  # bytes
 
 
 class MirrorError(Exception):
-    """No mirror gave a good file; the text lists what each of them did."""
+    """Report that no mirror has a good file; the text lists the failure of each mirror."""
 
 
 def mirrors(source: Source) -> tuple[str, ...]:
-    """Prefixes that file names are appended to; $REMUDA_MIRROR has a folder per data set in place of them."""
+    """Return the prefixes of the file names' addresses, in the order to try them.
+
+    $REMUDA_MIRROR replaces all of them; it has one folder for each data set.
+    """
     site = os.environ.get("REMUDA_MIRROR", "")
     if not site:
         return source.mirrors
     if not site.startswith(("http://", "https://", "file://")):
         raise UserError(
-            f"REMUDA_MIRROR must start with http://, https:// or file://, not be {site}"
+            f"REMUDA_MIRROR must start with http://, https:// or file://, but it is {site}"
         )
     return (f"{site.rstrip('/')}/{source.name}/",)
 
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold the lock file; a second process waits. The file stays: removing it would race with the waiters."""
+    """Hold a lock file, and wait while another process holds it.
+
+    The file stays: deleting it would race with the processes that wait.
+    """
     with ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("w"))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                Console(stderr=True).print(
-                    f"waiting for the process that holds {path}", markup=False
-                )
+                message = f"waiting for the process that holds {path}"
+                progress.console().print(message, markup=False)
                 fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise UserError(
-                f"{path} cannot be locked ({error.strerror}): set data.path to a folder elsewhere"
+                f"cannot lock {path} ({error.strerror}): set data.path to another folder"
             ) from error
         yield
 
 
 def fetch_into(package: Package, mirrors: Sequence[str], target: Path) -> None:
-    """Put a package into its folder below target, unpacked if it is an archive."""
+    """Download a package into its folder below target, and unpack it if it is an archive."""
     with tempfile.TemporaryDirectory(dir=target, prefix=".fetching-") as scratch:
         path = Path(scratch) / package.file
         _fetch(package, mirrors, path)
@@ -75,11 +80,12 @@ def fetch_into(package: Package, mirrors: Sequence[str], target: Path) -> None:
 
 
 def unpack_into(package: Package, archive: Path, target: Path) -> None:
-    """Put the files of a checked archive's top folder into target."""
+    """Verify an archive and put the files of its top folder into target."""
     found = _md5(archive)
     if found != package.md5:
         raise UserError(
-            f"{archive} is damaged, its MD5 is {found} instead of {package.md5}: delete it to have it fetched again"
+            f"{archive} is damaged: its MD5 is {found} instead of {package.md5}; delete it to "
+            "download it again"
         )
     with tempfile.TemporaryDirectory(dir=target, prefix=".unpacking-") as scratch:
         try:
@@ -87,12 +93,12 @@ def unpack_into(package: Package, archive: Path, target: Path) -> None:
                 tar.extractall(scratch, filter="data")
         except tarfile.TarError as error:
             raise UserError(
-                f"{archive} cannot be unpacked ({error}): put a good copy in its place"
+                f"cannot unpack {archive} ({error}): replace it with a good copy"
             ) from error
         top = Path(scratch) / package.folder
         if not top.is_dir():
             raise UserError(
-                f"{archive} has no folder {package.folder}: put a good copy in its place"
+                f"{archive} has no folder {package.folder}: replace it with a good copy"
             )
         publish([path for path in sorted(top.iterdir()) if path.is_file()], target / package.folder)
 
@@ -114,31 +120,28 @@ def _fetch(package: Package, mirrors: Sequence[str], path: Path) -> None:
 
 
 def transfer(url: str, path: Path) -> None:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    progress = Progress(*columns, console=Console(stderr=True))
+    """Copy an address to a file, and show a progress bar if the program named a console."""
+    text = TextColumn("{task.description}")
+    columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    bar = Progress(*columns, console=progress.console())
     with (
         urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
         path.open("wb") as file,
-        progress,
+        bar,
     ):
         length = response.headers.get("Content-Length")
         total = int(length) if length and length.isdigit() else None
-        task = progress.add_task(f"downloading {url}", total=total)
+        task = bar.add_task(f"downloading {url}", total=total)
         while block := response.read(_BLOCK):
             file.write(block)
-            progress.advance(task, len(block))
+            bar.advance(task, len(block))
         size = file.tell()
     if total is not None and size != total:
         raise OSError(f"the transfer ended after {size} of {total} bytes")
 
 
 def reason(error: Exception) -> str:
-    """Few words: the cause inside urllib's wrapper."""
+    """Describe an error in a few words: the cause inside urllib's wrapper."""
     if isinstance(error, urllib.error.HTTPError):
         return f"{error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):
@@ -147,7 +150,7 @@ def reason(error: Exception) -> str:
 
 
 def publish(paths: Sequence[Path], folder: Path) -> None:
-    """Move complete files to their final names, flushed first: a crash leaves a whole file or none."""
+    """Flush complete files and move them to a folder; a crash leaves a complete file or none."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
         disk.sync(path)

@@ -14,11 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from remuda.data import DataConfig, load
 from remuda.data.files import obtain
 from remuda.data.sources import SOURCES, Package, Source
 from remuda.errors import UserError
+from remuda.system import progress
 
 from .samples import cifar_records, write_idx
 
@@ -186,16 +188,19 @@ def test_downloads_go_to_the_first_writable_folder(site, tmp_path, monkeypatch):
 _CHILD = """
 import sys
 from dataclasses import replace
+from rich.console import Console
 from remuda.data import DataConfig
 from remuda.data.files import obtain
 from remuda.data.sources import SOURCES, Package
+from remuda.system import progress
 url, folder, *md5s = sys.argv[1:]
 files = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
 packages = tuple(Package(name, md5, "mnist") for name, md5 in zip(files, md5s))
 source = replace(SOURCES["mnist"], mirrors=(url,), packages={"train": packages, "test": ()})
 print("ready", flush=True)
 sys.stdin.readline()
-print(len(obtain(source, "train", DataConfig(path=folder)).paths))
+with progress.shown_on(Console(stderr=True)):
+    print(len(obtain(source, "train", DataConfig(path=folder)).paths))
 """
 
 
@@ -230,13 +235,24 @@ def test_of_two_processes_one_downloads_and_the_other_waits(site, tmp_path):
     assert sum("waiting for the process" in err for _, err in results) == 1
 
 
-def test_a_full_disk_is_said(site, tmp_path, monkeypatch):
+def test_a_download_prints_nothing_unless_a_program_names_a_console(site, tmp_path, capfd):
+    source = _publish_mnist(site, tmp_path, "first")
+    obtain(source, "train", DataConfig(path=str(tmp_path / "quiet")))
+    assert capfd.readouterr() == ("", "")
+    stream = io.StringIO()
+    with progress.shown_on(Console(file=stream, width=200)):
+        obtain(source, "train", _config(tmp_path))
+    assert f"downloading {site.url}/first/{_FILES[0]}" in stream.getvalue()
+    assert progress.console().quiet
+
+
+def test_a_full_disk_is_reported(site, tmp_path, monkeypatch):
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("remuda.data.download.publish", full)
     source = _publish_mnist(site, tmp_path, "first")
     with pytest.raises(
-        UserError, match=r"cannot be written into .* \(No space left on device\): make room"
+        UserError, match=r"cannot write mnist to .* \(No space left on device\): free some space"
     ):
         obtain(source, "train", _config(tmp_path))
