@@ -1,8 +1,10 @@
-"""The ACGANs of Hardy et al. 2019, "MD-GAN", sections V-A-b and V-B-4, after Odena et al. 2017.
+"""Build the ACGANs of Hardy et al. 2019, "MD-GAN", after Odena et al. 2017.
 
-An ACGAN's discriminator does not see the label: it names the class itself, beside its judgement, and both players are
-paid for right names. The label, one-hot, takes the first places of the generator's noise, so that the input has 100
-numbers in all, as the paper's counts of parameters have it. See docs/networks.md for these counts.
+Sections V-A-b and V-B-4 of the MD-GAN paper describe the networks. The discriminator of an
+ACGAN does not receive the label. It classifies the image in addition to telling real from fake, and
+a right classification lowers the loss of both players. The one-hot label takes the first places of
+the generator's noise: the input has 100 numbers in total, as in the paper's parameter counts.
+docs/networks.md explains these counts.
 """
 
 import math
@@ -11,27 +13,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
+from torch import nn
 
 from remuda.errors import UserError
 from remuda.networks import mlp
+from remuda.networks.acgan_modules import WIDTHS, Discriminator, Generator, Perceptron
 from remuda.networks.base import Networks
-from remuda.networks.layers import BatchNorm2d, Conv2d, Dropout, one_hot
-from remuda.networks.minibatch import MinibatchDiscrimination
-
-SLOPE = 0.2  # of every LeakyReLU
-WIDTHS = (16, 32, 64, 128, 256, 512)  # channels of every convolutional discriminator
+from remuda.networks.layers import BatchNorm2d
 
 
 @dataclass(frozen=True, kw_only=True)
 class ACGAN(Networks):
-    """What all families share."""
+    """Hold the settings that all families share."""
 
-    weights: Literal["keras", "torch"] = (
-        "keras"  # initial ones: Glorot's, uniform, with biases of 0, or PyTorch's own
-    )
+    # initial weights: Glorot's uniform ones with biases of 0, or PyTorch's own
+    weights: Literal["keras", "torch"] = "keras"
 
     def _initialised(self, module: nn.Module) -> nn.Module:
         if self.weights == "keras":
@@ -41,7 +37,7 @@ class ACGAN(Networks):
 
 @dataclass(frozen=True, kw_only=True)
 class ACGANMLP(ACGAN):
-    """Three fully connected layers each; for images of any shape and for points."""
+    """Build two networks of three linear layers, for images of any shape and for points."""
 
     auxiliary: ClassVar[bool] = True
 
@@ -58,10 +54,8 @@ class ACGANMLP(ACGAN):
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         widths = [self.latent, *[self.hidden] * self.num_hidden, math.prod(shape)]
-        layers = mlp.layers(widths, self.activation)
-        return self._initialised(
-            Generator([*layers, nn.Tanh(), nn.Unflatten(1, shape)], self.latent, num_classes)
-        )
+        layers = [*mlp.layers(widths, self.activation), nn.Tanh(), nn.Unflatten(1, shape)]
+        return self._initialised(Generator(layers, self.latent, num_classes))
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         widths = [math.prod(shape), *[self.hidden] * self.num_hidden, 1 + num_classes]
@@ -70,17 +64,18 @@ class ACGANMLP(ACGAN):
 
 @dataclass(frozen=True, kw_only=True)
 class Convolutional(ACGAN):
-    """Transposed convolutions, 5x5 with stride 2, against six 3x3 convolutions; sizes follow from the data."""
+    """Build 5x5 transposed convolutions with stride 2 against six 3x3 convolutions.
 
-    widths: ClassVar[
-        tuple[int, ...]
-    ]  # channels after the transposed convolutions, but for the last one
+    Their sizes follow from the data.
+    """
+
+    # channels after each transposed convolution except the last
+    widths: ClassVar[tuple[int, ...]]
     strides: ClassVar[tuple[int, ...]] = (2, 1, 2, 1, 2, 1)  # of the discriminator
 
     dropout: float = 0.5  # after every convolution of the discriminator, a multiple of 1/256
-    batch_norm: Literal["none", "generator", "both"] = (
-        "generator"  # where: after all convolutions but the outermost
-    )
+    # which networks have it, after all convolutions except the outermost
+    batch_norm: Literal["none", "generator", "both"] = "generator"
 
     def __post_init__(self):
         super().__post_init__()
@@ -89,7 +84,7 @@ class Convolutional(ACGAN):
 
     @abstractmethod
     def first_width(self, start: int) -> int:
-        """Channels of the generator's first image, which has start x start pixels."""
+        """Return the channels of the generator's first feature map, which is start x start."""
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         start = self._start(shape)
@@ -103,67 +98,77 @@ class Convolutional(ACGAN):
             norms = [] if self.batch_norm == "none" else [BatchNorm2d(after, eps=1e-5)]
             layers += [_doubling(before, after), *norms, nn.ReLU()]
         layers += [_doubling(self.widths[-1], shape[0]), nn.Tanh()]
-        return self._initialised(
-            Generator(layers, self.latent, num_classes if self.auxiliary else 0)
-        )
+        num_labels = num_classes if self.auxiliary else 0
+        return self._initialised(Generator(layers, self.latent, num_labels))
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         self._start(shape)
-        return self._initialised(
-            Discriminator(self, shape, num_classes if self.auxiliary else 0, 0, 0)
+        num_kernels, num_dims = self._minibatch()
+        module = Discriminator(
+            shape,
+            self.strides,
+            num_classes=num_classes if self.auxiliary else 0,
+            dropout=self.dropout,
+            batch_norm=self.batch_norm == "both",
+            num_kernels=num_kernels,
+            num_dims=num_dims,
         )
+        return self._initialised(module)
+
+    def _minibatch(self) -> tuple[int, int]:
+        """Return the kernels of minibatch discrimination and the length of their projections."""
+        return 0, 0
 
     def _start(self, shape: tuple[int, ...]) -> int:
+        """Return the side of the generator's first feature map."""
         _, height, width = shape
         factor = 2 ** (len(self.widths) + 1)
         if height != width or height % factor or height < 8:
             raise UserError(
-                f"this convolutional pair needs square images with a side of 8 pixels or more that {factor} divides, "
-                f"not {height}x{width}: set data.size, or networks.name=acgan-mlp"
+                "this convolutional pair needs square images whose side is at least 8 pixels and a "
+                f"multiple of {factor}, not {height}x{width}: set data.size, or "
+                "networks.name=acgan-mlp"
             )
         return height // factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auxiliary(Convolutional):
-    """What the pairs for MNIST and CIFAR-10 share: classes, and minibatch discrimination."""
+    """Add classes and minibatch discrimination, for MNIST and CIFAR-10."""
 
     auxiliary: ClassVar[bool] = True
 
     conditional: bool = True  # always
-    minibatch_kernels: int = (
-        32  # numbers that minibatch discrimination adds to an image's features; 0 = without it
-    )
-    minibatch_dims: int = (
-        0  # length of each kernel's learned projection; 0 = none: it compares means of channels
-    )
+    # numbers that minibatch discrimination adds to an image's features, >= 0; 0 = without it
+    minibatch_kernels: int = 32
+    # length of each kernel's learned projection, >= 0; 0 = none, kernels compare channel means
+    minibatch_dims: int = 0
 
     def __post_init__(self):
         super().__post_init__()
         _check_conditional(self)
-        if self.minibatch_kernels < 0 or self.minibatch_dims < 0:
+        kernels, dims = self.minibatch_kernels, self.minibatch_dims
+        if kernels < 0 or dims < 0:
             raise UserError(
                 "networks.minibatch_kernels and networks.minibatch_dims must be at least 0"
             )
-        if (
-            self.minibatch_kernels
-            and not self.minibatch_dims
-            and WIDTHS[-1] % self.minibatch_kernels
-        ):
+        if kernels and not dims and WIDTHS[-1] % kernels:
             raise UserError(
-                f"networks.minibatch_kernels={self.minibatch_kernels} cannot share {WIDTHS[-1]} channels evenly: take "
-                "a power of 2, or learned projections with networks.minibatch_dims"
+                f"networks.minibatch_kernels={kernels} cannot share {WIDTHS[-1]} channels evenly: "
+                "choose a power of 2, or learned projections with networks.minibatch_dims"
             )
 
-    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        self._start(shape)
-        kernels = self.minibatch_kernels, self.minibatch_dims
-        return self._initialised(Discriminator(self, shape, num_classes, *kernels))
+    def _minibatch(self) -> tuple[int, int]:
+        return self.minibatch_kernels, self.minibatch_dims
 
 
 @dataclass(frozen=True, kw_only=True)
 class ACGANMnist(Auxiliary):
-    """At 28x28 the generator starts with 128 x 7 x 7 = 6,272 neurons, and the discriminator ends with 512 x 7 x 7."""
+    """Build the paper's pair for MNIST.
+
+    At 28x28 the generator starts with 128 x 7 x 7 = 6,272 neurons, and the discriminator ends with
+    512 x 7 x 7.
+    """
 
     widths: ClassVar[tuple[int, ...]] = (32,)
     strides: ClassVar[tuple[int, ...]] = (2, 1, 2, 1, 1, 1)
@@ -174,7 +179,11 @@ class ACGANMnist(Auxiliary):
 
 @dataclass(frozen=True, kw_only=True)
 class ACGANCifar10(Auxiliary):
-    """At 32x32 the generator starts with 384 x 4 x 4 = 6,144 neurons, and the discriminator ends with 512 x 4 x 4."""
+    """Build the paper's pair for CIFAR-10.
+
+    At 32x32 the generator starts with 384 x 4 x 4 = 6,144 neurons, and the discriminator ends with
+    512 x 4 x 4.
+    """
 
     widths: ClassVar[tuple[int, ...]] = (192, 96)
 
@@ -184,10 +193,11 @@ class ACGANCifar10(Auxiliary):
 
 @dataclass(frozen=True, kw_only=True)
 class ACGANCelebA(Convolutional):
-    """The paper's variant for faces, which have no classes: one neuron out, no minibatch discrimination.
+    """Build the paper's pair for faces, which have no classes.
 
-    The generator starts with 16,384 neurons at a quarter of the resolution: 256 x 8 x 8 for 32x32 images, 64 x 16 x 16
-    for 64x64, 16 x 32 x 32 for 128x128.
+    The discriminator has one output and no minibatch discrimination. The generator starts with
+    16,384 neurons at a quarter of the resolution: 256 x 8 x 8 for 32x32 images, 64 x 16 x 16 for
+    64x64, 16 x 32 x 32 for 128x128.
     """
 
     widths: ClassVar[tuple[int, ...]] = (128,)
@@ -196,90 +206,16 @@ class ACGANCelebA(Convolutional):
         super().__post_init__()
         if self.conditional:
             raise UserError(
-                "networks.conditional must be false for acgan-celeba: choose networks.name=acgan-cifar10"
+                "networks.conditional must be false for acgan-celeba, which has no classes: leave "
+                "it out, or choose networks.name=acgan-cifar10"
             )
 
     def first_width(self, start: int) -> int:
         return max(1, 16_384 // start**2)
 
 
-class Generator(nn.Module):
-    def __init__(self, layers: list[nn.Module], latent: int, num_labels: int):
-        if num_labels >= latent:
-            raise UserError(
-                f"networks.latent={latent} leaves no noise, since the labels of {num_labels} classes take its first "
-                f"places: set it to {num_labels + 1} or more"
-            )
-        super().__init__()
-        self.layers, self.num_labels = nn.Sequential(*layers), num_labels
-
-    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
-        if self.num_labels:
-            noise = torch.cat([one_hot(labels, self.num_labels), noise[:, self.num_labels :]], 1)
-        return self.layers(noise)
-
-
-class Perceptron(nn.Module):
-    """A discriminator whose last layer puts out the judgement and the classes."""
-
-    def __init__(self, layers: list[nn.Module]):
-        super().__init__()
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        return self.layers(images.flatten(1))
-
-
-class Discriminator(nn.Module):
-    def __init__(
-        self,
-        net: Convolutional,
-        shape: tuple[int, ...],
-        num_classes: int,
-        num_kernels: int,
-        num_dims: int,
-    ):
-        super().__init__()
-        size, shapes = shape[1], []
-        for width, stride in zip(WIDTHS, net.strides, strict=True):
-            size = (size + stride - 1) // stride
-            shapes.append((width, size, size))
-        num_features, num_channels = math.prod(shapes[-1]), WIDTHS[-1]
-        pairs = zip(pairwise([shape[0], *WIDTHS]), net.strides, strict=True)
-        self.convolutions = nn.ModuleList(Conv2d(*widths, stride) for widths, stride in pairs)
-        norms = [
-            BatchNorm2d(width, eps=1e-5) if net.batch_norm == "both" else nn.Identity()
-            for width in WIDTHS[1:]
-        ]
-        self.norms = nn.ModuleList([nn.Identity(), *norms])
-        self.dropout = Dropout(net.dropout, *shapes)
-        self.pooled = (
-            num_dims == 0
-        )  # all pixels of all channels, compared for every two images, would be too many
-        self.minibatch = (
-            MinibatchDiscrimination(
-                num_channels if self.pooled else num_features, num_kernels, num_dims
-            )
-            if num_kernels
-            else None
-        )
-        self.output = nn.Linear(num_features + num_kernels, 1 + num_classes)
-        self.auxiliary = net.auxiliary
-
-    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        for convolution, norm, mask in zip(
-            self.convolutions, self.norms, self.dropout(images), strict=True
-        ):
-            images = leaky_relu(norm(convolution(images)), SLOPE) * mask
-        features = images.flatten(1)
-        if self.minibatch is not None:
-            closeness = self.minibatch(images.mean((2, 3)) if self.pooled else features)
-            features = torch.cat([features, closeness.to(features.dtype)], 1)
-        outputs = self.output(features)
-        return outputs if self.auxiliary else outputs[:, 0]
-
-
 def _doubling(num_in: int, num_out: int) -> nn.ConvTranspose2d:
+    """Return a 5x5 transposed convolution that doubles the size."""
     return nn.ConvTranspose2d(num_in, num_out, 5, stride=2, padding=2, output_padding=1)
 
 
@@ -293,6 +229,6 @@ def _draw_as_keras(module: nn.Module) -> None:
 def _check_conditional(networks: Networks) -> None:
     if not networks.conditional:
         raise UserError(
-            "networks.conditional must be true for an ACGAN, which is trained with labels: leave it out, or choose "
-            "another family"
+            "networks.conditional must be true for an ACGAN, which trains with labels: leave it "
+            "out, or choose another networks.name"
         )

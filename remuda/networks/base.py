@@ -1,4 +1,4 @@
-"""What every family of networks offers: a generator and a discriminator for data of a given shape."""
+"""Define what every family of networks offers: a generator and a discriminator for a data shape."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -11,31 +11,35 @@ from remuda.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Networks(ABC):
-    """The settings of a family; the ``networks`` section of a configuration.
+    """Hold the settings of a family: the ``networks`` section of a configuration.
 
-    A generator maps (noise (b, latent), labels (b,)) to images (b, *shape) in [-1, 1]; a discriminator maps (images,
-    labels) to one real number an image, (b,): the logit of "real", or the value of the critic. The sigmoid of the
-    papers' tables is inside the losses, where it is numerically safe. Unconditional networks ignore the labels.
+    A generator maps noise (b, latent) and labels (b,) to images (b, *shape) in [-1, 1]. A
+    discriminator maps images and labels to one real number per image, (b,): the logit of "real", or
+    the value of the critic. The sigmoid of the papers' tables is inside the losses, where it is
+    numerically safe. Unconditional networks ignore the labels.
 
-    Where ``auxiliary`` is set, the discriminator has an auxiliary classifier: it ignores the labels and puts out
-    (b, 1 + num_classes), that number in column 0 and then the logits of the classes.
+    If ``auxiliary`` is set, the discriminator has an auxiliary classifier: it ignores the labels
+    and returns (b, 1 + num_classes), with that number in column 0, then the logits of the classes.
     """
 
     auxiliary: ClassVar[bool] = False
 
     latent: int = 100  # length of the noise vector, >= 1
-    conditional: bool = False  # whether the label, one-hot, joins the noise
+    conditional: bool = False  # whether the one-hot label joins the noise
 
     def __post_init__(self):
         if self.latent < 1:
             raise UserError(f"networks.latent must be at least 1, not {self.latent}")
 
     @abstractmethod
-    def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module: ...
+    def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Build a generator of images with this shape (C, H, W)."""
 
     @abstractmethod
-    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module: ...
+    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        """Build a discriminator of images with this shape (C, H, W)."""
 
 
 def count_parameters(module: nn.Module) -> int:
+    """Return the number of parameters of a network."""
     return sum(parameter.numel() for parameter in module.parameters())

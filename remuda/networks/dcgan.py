@@ -1,8 +1,10 @@
-"""DC-GAN and DC-CGAN of Lupo Pasini et al. 2021 (tables 1 to 4), and the W-CGAN pair of their follow-up (tables I, II).
+"""Build the DC-GAN and DC-CGAN of Lupo Pasini et al. 2021 (tables 1 to 4), and their later W-CGAN.
 
-Sizes follow from the data: the generator starts from a quarter of the resolution, the discriminator halves four times.
-At 32x32 the generator's input layer has the tables' 8192 outputs; the tables' 2048 features into the discriminator's
-last layer belong to 64x64 images, at 32x32 it is 512. See docs/networks.md for this and the papers' other puzzles.
+The W-CGAN is in tables I and II of the follow-up paper. Sizes follow from the data: the generator
+starts from a quarter of the resolution, and the discriminator halves it four times. At 32x32 the
+generator's input layer has the tables' 8192 outputs. The tables' 2048 inputs of the discriminator's
+last layer belong to 64x64 images; at 32x32 it has 512. docs/networks.md has this and the papers'
+other contradictions.
 """
 
 from dataclasses import dataclass
@@ -21,20 +23,17 @@ SLOPE = 0.2  # of every LeakyReLU in the tables
 
 @dataclass(frozen=True, kw_only=True)
 class DCGAN(Networks):
-    """Up-sampling convolutions against strided ones."""
+    """Build up-sampling convolutions against strided ones."""
 
-    width: int = (
-        128  # channels at the generator's start and the discriminator's end, a multiple of 8
-    )
-    epsilon: float = 0.8  # of all BatchNorms but the first; 0.8 is what the tables print
+    # channels at the generator's start and the discriminator's end, a multiple of 8
+    width: int = 128
+    epsilon: float = 0.8  # of all BatchNorms except the first, > 0; the tables print 0.8
     dropout: float = 0.25  # after every convolution of the discriminator, a multiple of 1/256
     input_activation: Literal["relu", "leaky-relu"] = "relu"  # after the generator's input layer
-    judge_label: bool = (
-        True  # conditional only: the discriminator sees the label too; table 4 has no place for it
-    )
-    weights: Literal["torch", "normal"] = (
-        "torch"  # initial weights: PyTorch's own, or N(0, 0.02) as Radford et al. have it
-    )
+    # conditional only: whether the discriminator also receives the label; in table 4 it does not
+    judge_label: bool = True
+    # initial weights: PyTorch's own, or N(0, 0.02) as in Radford et al.
+    weights: Literal["torch", "normal"] = "torch"
 
     def __post_init__(self):
         super().__post_init__()
@@ -52,10 +51,12 @@ class DCGAN(Networks):
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         channels, size = _square(shape)
-        module = Discriminator(
-            self, channels, size, num_classes if self.conditional and self.judge_label else 0
-        )
+        module = Discriminator(self, channels, size, self._num_judged_labels(num_classes))
         return self._initialised(module)
+
+    def _num_judged_labels(self, num_classes: int) -> int:
+        """Return the number of labels that the discriminator receives; 0 = it receives none."""
+        return num_classes if self.conditional and self.judge_label else 0
 
     def _initialised(self, module: nn.Module) -> nn.Module:
         if self.weights == "normal":
@@ -65,19 +66,17 @@ class DCGAN(Networks):
 
 @dataclass(frozen=True, kw_only=True)
 class WCGAN(DCGAN):
-    """The Wasserstein pair: LeakyReLU after the input layer, and a critic whose output is used as it is.
+    """Build the Wasserstein pair: LeakyReLU after the input layer, and a critic.
 
-    The table's critic normalises its batches, which a gradient penalty does not go with: a gradient then depends on the
-    other images. The plain critic does without normalisation and dropout, and trains every class of CIFAR-10.
+    The table's critic uses BatchNorm, which conflicts with a gradient penalty: the gradient at an
+    image then depends on the other images. The plain critic has neither BatchNorm nor dropout, and
+    trains every class of CIFAR-10.
     """
 
     input_activation: Literal["relu", "leaky-relu"] = "leaky-relu"
-    critic: Literal["plain", "table"] = (
-        "plain"  # table: that of the paper's table II, as the DC-GAN's
-    )
-    critic_width: int = (
-        64  # plain: channels after the first of its four convolutions; each doubles them, >= 1
-    )
+    critic: Literal["plain", "table"] = "plain"  # table: as in the paper's table II and the DC-GAN
+    # plain: channels after the first of four convolutions, >= 1; each further one doubles them
+    critic_width: int = 64
 
     def __post_init__(self):
         super().__post_init__()
@@ -88,11 +87,13 @@ class WCGAN(DCGAN):
         if self.critic == "table":
             return super().discriminator(shape, num_classes)
         channels, size = _square(shape)
-        num_labels = num_classes if self.conditional and self.judge_label else 0
+        num_labels = self._num_judged_labels(num_classes)
         return self._initialised(PlainCritic(self.critic_width, channels, size, num_labels))
 
 
 class Generator(nn.Module):
+    """Enlarge a linear layer's output with two up-sampling convolutions."""
+
     def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
         super().__init__()
         self.num_labels = num_labels
@@ -119,6 +120,8 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
+    """Halve the image with four strided convolutions, with dropout and BatchNorm."""
+
     def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
         super().__init__()
         self.num_labels = num_labels
@@ -131,21 +134,21 @@ class Discriminator(nn.Module):
             Conv2d(widths[i], widths[i + 1], stride=2) for i in range(4)
         )
         self.dropout = Dropout(net.dropout, *shapes)
-        self.norms = nn.ModuleList(
-            [nn.Identity(), *(BatchNorm2d(width, net.epsilon) for width in widths[2:])]
-        )
+        norms = [BatchNorm2d(width, net.epsilon) for width in widths[2:]]
+        self.norms = nn.ModuleList([nn.Identity(), *norms])
         self.output = nn.Linear(net.width * size * size, 1)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         images = _with_labels(images, labels, self.num_labels)
-        for convolution, mask, norm in zip(
-            self.convolutions, self.dropout(images), self.norms, strict=True
-        ):
+        masks = self.dropout(images)
+        for convolution, mask, norm in zip(self.convolutions, masks, self.norms, strict=True):
             images = norm(leaky_relu(convolution(images), SLOPE) * mask)
         return self.output(images.flatten(1))[:, 0]
 
 
 class PlainCritic(nn.Module):
+    """Halve the image with four strided convolutions, without dropout and BatchNorm."""
+
     def __init__(self, width: int, channels: int, size: int, num_labels: int):
         super().__init__()
         self.num_labels = num_labels
@@ -165,7 +168,7 @@ class PlainCritic(nn.Module):
 
 
 def _with_labels(images: Tensor, labels: Tensor, num_labels: int) -> Tensor:
-    """One plane more for each label, all ones for the image's own."""
+    """Add one plane for each label: all ones for the image's own label, zeros for the others."""
     if not num_labels:
         return images
     planes = one_hot(labels, num_labels)[:, :, None, None]
@@ -173,11 +176,12 @@ def _with_labels(images: Tensor, labels: Tensor, num_labels: int) -> Tensor:
 
 
 def _square(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the channels and the side of square images."""
     channels, height, width = shape
     if height != width or height % 4 or height < 8:
         raise UserError(
-            f"a convolutional pair needs square images with a side of 8, 12, 16, ... pixels, not {height}x{width}: "
-            "set data.size, or networks.name=mlp"
+            "a convolutional pair needs square images with a side of 8, 12, 16, ... pixels, not "
+            f"{height}x{width}: set data.size, or networks.name=mlp"
         )
     return channels, height
 

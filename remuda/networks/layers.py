@@ -1,4 +1,4 @@
-"""Layers whose state is a plain tree of tensors, so that they work under ``vmap`` and resume exactly."""
+"""Define layers that work under ``vmap`` and resume exactly: their state is a tree of tensors."""
 
 import math
 from itertools import accumulate, pairwise
@@ -16,31 +16,40 @@ MOMENTUM = 0.1  # of BatchNorm's running statistics, in all the papers' tables
 
 
 class Dropout(nn.Module):
-    """Dropout for all the layers of a network, from one random stream that lies in a buffer.
+    """Apply dropout in all layers of a network, from one random stream in a buffer.
 
-    The buffer advances with every pass, as BatchNorm's statistics do: masks are a function of the state alone, the same
-    in a loop and under ``vmap``, before and after a resume. One draw serves a whole pass: a compiler takes its time by
-    the number of operations, and a draw has many. The probability is a multiple of 1/256.
+    The buffer advances with every pass, as BatchNorm's statistics do. Masks depend only on the
+    state: they are the same in a loop and under ``vmap``, before and after a resume. One draw
+    serves a whole pass, because a draw has many operations and compile time grows with their
+    number.
+
+    Args:
+        probability: share of the numbers to drop, rounded to a multiple of 1/256.
+        shapes: the shape of one image's output at each layer.
     """
 
     key: Tensor
 
     def __init__(self, probability: float, *shapes: tuple[int, ...]):
         super().__init__()
-        self.shapes = shapes  # of one image at each layer
+        self.shapes = shapes
         self.threshold = round(probability * 256)
         self.scale = 256 / (256 - self.threshold)
         self.register_buffer("key", torch.randint(1 << 62, ()))
 
     def forward(self, like: Tensor) -> list[Tensor]:
-        """What to multiply each layer's output (b, *shape) with, for a batch of the size of ``like`` (b, ...)."""
+        """Return a factor for each layer's output (b, *shape).
+
+        ``like`` (b, ...) gives the batch size and the type.
+        """
         if not self.training:
             return [like.new_ones(()) for _ in self.shapes]
         batch = like.shape[0]
         ends = [0, *accumulate(batch * math.prod(shape) for shape in self.shapes)]
         draws = random.octets(self.key, ends[-1:])
         self.key.copy_(random.fold(self.key, 0))
-        # Each layer cuts its own part: what has several uses, a compiler keeps instead of computing it again.
+        # Each layer slices its own part: a compiler would store a tensor with several uses instead
+        # of computing it again.
         parts = [draws[start:end] for start, end in pairwise(ends)]
         return [
             (part >= self.threshold).to(like.dtype).mul(self.scale).reshape(batch, *shape)
@@ -49,7 +58,7 @@ class Dropout(nn.Module):
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """BatchNorm without the count of batches, which a fixed momentum does not need."""
+    """Normalise batches; without the count of batches, which a fixed momentum does not need."""
 
     def __init__(self, num_features: int, eps: float):
         super().__init__(num_features, eps=eps, momentum=MOMENTUM)
@@ -58,16 +67,17 @@ class BatchNorm2d(nn.BatchNorm2d):
     def forward(self, input: Tensor) -> Tensor:
         if self.training and input.shape[0] * math.prod(input.shape[2:]) == 1:
             raise UserError(
-                "BatchNorm has no statistics of a single pixel: raise strategy.batch_size above 1"
+                "BatchNorm cannot normalise a single pixel: raise strategy.batch_size above 1"
             )
-        return (
-            self.formulas(input)
-            if self.training and torch.compiler.is_compiling()
-            else super().forward(input)
-        )
+        if self.training and torch.compiler.is_compiling():
+            return self.formulas(input)
+        return super().forward(input)
 
     def formulas(self, input: Tensor) -> Tensor:
-        """The same written out: a compiler fuses it, where ``vmap`` would fold members and channels into one axis."""
+        """Compute the same, written out, so that a compiler can fuse it.
+
+        The library's BatchNorm under ``vmap`` would fold members and channels into one axis.
+        """
         wide = input.float()
         var, mean = torch.var_mean(wide, (0, 2, 3), correction=0)
         count = input.numel() // input.shape[1]
@@ -80,7 +90,7 @@ class BatchNorm2d(nn.BatchNorm2d):
 
 
 class Conv2d(nn.Conv2d):
-    """3x3 convolution with padding 1; as a matrix product where it is compiled."""
+    """Apply a 3x3 convolution with padding 1; compiled code computes it as a matrix product."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
         super().__init__(in_channels, out_channels, 3, stride, padding=1)
@@ -95,23 +105,23 @@ class Conv2d(nn.Conv2d):
 
 
 class UpsampledConv2d(nn.Conv2d):
-    """Nearest-neighbour up-sampling by two, then a 3x3 convolution with padding 1, in one pass.
+    """Up-sample by two (nearest neighbour) and apply a 3x3 convolution with padding 1, in one pass.
 
-    Each output pixel sees only 2x2 different input pixels. So the two layers are one transposed convolution with
-    stride 2, whose 4x4 kernel is the 3x3 kernel smeared over 2x2 pixels: 4 multiplications for every 9, and the
-    enlarged image never exists. The parameters are those of the 3x3 convolution.
+    Each output pixel depends on only 2x2 different input pixels. So the two layers are equal to one
+    transposed convolution with stride 2, whose 4x4 kernel is the 3x3 kernel smeared over 2x2
+    pixels. This needs 4 multiplications instead of 9, and the enlarged image is never stored. The
+    parameters are those of the 3x3 convolution.
     """
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__(in_channels, out_channels, 3, padding=1)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.shape[-1] < 4:  # here the libraries' transposed convolution is the slower
+        if input.shape[-1] < 4:  # the libraries' transposed convolution is slower here
             return super().forward(F.interpolate(input, scale_factor=2, mode="nearest"))
         flipped = self.weight.flip(2, 3).transpose(0, 1)
-        smeared = [
-            F.pad(flipped, (left, 1 - left, top, 1 - top)) for left in (0, 1) for top in (0, 1)
-        ]
+        shifts = [(left, top) for left in (0, 1) for top in (0, 1)]
+        smeared = [F.pad(flipped, (left, 1 - left, top, 1 - top)) for left, top in shifts]
         kernel, bias = smeared[0] + smeared[1] + smeared[2] + smeared[3], cast(Tensor, self.bias)
         if torch.compiler.is_compiling():
             return products.upsampled_by_overlap(input, kernel, bias)
@@ -119,5 +129,5 @@ class UpsampledConv2d(nn.Conv2d):
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
-    """(b,) -> (b, num_classes) float; written without indexing, so that ``vmap`` takes it."""
+    """Return labels (b,) as one-hot floats (b, num_classes), without indexing, as vmap requires."""
     return (labels[:, None] == torch.arange(num_classes, device=labels.device)).float()

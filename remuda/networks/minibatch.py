@@ -1,4 +1,7 @@
-"""Minibatch discrimination of Salimans et al. 2016, "Improved techniques for training GANs", section 3.2."""
+"""Compare the images of a batch with each other: minibatch discrimination.
+
+Salimans et al. 2016, "Improved techniques for training GANs", section 3.2.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -6,17 +9,21 @@ from torch.nn.functional import linear
 
 
 class MinibatchDiscrimination(nn.Module):
-    """How close each image is to the images of its batch, (b, features) -> (b, num_kernels).
+    """Measure how close each image is to its batch: (b, num_features) -> (b, num_kernels).
 
-    An image's features become a matrix with a row for each kernel. In a kernel, two images are as close as the
-    exponential of the negative L1 distance between their rows; an image's number is the mean over the batch, itself
-    included. The paper has the sum, which the next layer's weights make up for; the mean does not grow with the batch.
+    An image's features become a matrix with one row per kernel. In a kernel, the closeness of two
+    images is exp(-L1 distance of their rows). An image's number is the mean closeness over the
+    batch, including itself. The paper uses the sum; the next layer's weights make up for the
+    difference, and the mean does not grow with the batch.
 
-    With ``num_dims`` above 0 a row has that many numbers, and a learned projection makes them, as in the paper. With 0
-    nothing is learned: each kernel compares its own share of the features as they are.
+    The code is plain broadcasting, for ``vmap`` and compilers. Without a compiler, memory holds
+    b * b * num_kernels * (numbers in a row) differences.
 
-    It is plain broadcasting, for ``vmap`` and compilers; without a compiler, b * b * num_kernels * (numbers in a row)
-    differences lie in memory.
+    Args:
+        num_features: numbers per image.
+        num_kernels: numbers to compute per image.
+        num_dims: numbers in a row, computed by a learned projection as in the paper. With 0 nothing
+            is learned: each kernel compares its own share of the features.
     """
 
     def __init__(self, num_features: int, num_kernels: int, num_dims: int = 0):
@@ -31,8 +38,7 @@ class MinibatchDiscrimination(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         rows = features if self.projection is None else linear(features, self.projection)
         rows = rows.unflatten(1, (self.num_kernels, -1))  # (b, kernels, numbers in a row)
-        rows = rows.to(
-            torch.promote_types(rows.dtype, torch.float32)
-        )  # differences of rounded numbers say little
+        # Differences of numbers in half precision would be too coarse.
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
         distances = (rows[:, None] - rows).abs().sum(-1)  # (b, b, kernels)
         return torch.exp(-distances).mean(1)

@@ -1,4 +1,7 @@
-"""The multi-layer perceptrons of the cellular papers: 64-256-256-784 with tanh out, and the mirror image."""
+"""Build the multi-layer perceptrons of the cellular papers.
+
+The generator is 64-256-256-784 with tanh at the end, and the discriminator mirrors it.
+"""
 
 import itertools
 import math
@@ -22,7 +25,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MLP(Networks):
-    """Fully connected layers; for images of any shape and for points."""
+    """Build linear layers, for images of any shape and for points."""
 
     latent: int = 64
     hidden: int = 256  # neurons in a hidden layer, >= 1
@@ -49,7 +52,7 @@ class MLP(Networks):
 
 
 def layers(widths: list[int], activation: str) -> list[nn.Module]:
-    """Linear layers from each width to the next, with activations between them."""
+    """Return linear layers from each width to the next, with activations between them."""
     made: list[nn.Module] = []
     for before, after in itertools.pairwise(widths):
         made += [nn.Linear(before, after), ACTIVATIONS[activation]()]
@@ -57,6 +60,8 @@ def layers(widths: list[int], activation: str) -> list[nn.Module]:
 
 
 class Generator(nn.Module):
+    """Map the noise, with the one-hot label if there are labels, to images."""
+
     def __init__(self, layers: nn.Sequential, shape: tuple[int, ...], num_labels: int):
         super().__init__()
         self.layers, self.shape, self.num_labels = layers, shape, num_labels
@@ -68,12 +73,14 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
+    """Map the pixels, with the one-hot label if there are labels, to one number per image."""
+
     def __init__(self, layers: nn.Sequential, num_labels: int):
         super().__init__()
         self.layers, self.num_labels = layers, num_labels
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        x = images.flatten(1)
+        pixels = images.flatten(1)
         if self.num_labels:
-            x = torch.cat([x, one_hot(labels, self.num_labels)], 1)
-        return self.layers(x)[:, 0]
+            pixels = torch.cat([pixels, one_hot(labels, self.num_labels)], 1)
+        return self.layers(pixels)[:, 0]

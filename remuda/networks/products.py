@@ -1,42 +1,47 @@
-"""Convolutions as matrix products, for compiled herds on a GPU.
+"""Compute convolutions as matrix products, for compiled populations on a GPU.
 
-Under ``vmap`` a convolution whose weights differ by member becomes a grouped one, for which the libraries have few fast
-kernels; a matrix product becomes a batched product, which is what the hardware does best. The moves before and after
-it are element-wise, first along rows and then along columns, so that a compiler fuses them with their neighbours, also
-on the way back. All functions take and give (b, C, H, W).
+Under ``vmap`` a convolution whose weights differ between members becomes a grouped convolution, for
+which the libraries have few fast kernels. A matrix product becomes a batched product, which the
+hardware does best. The moves before and after the product are element-wise, first along rows and
+then along columns, so that a compiler fuses them with their neighbours, in the backward pass too.
+All public functions take and return (b, C, H, W).
 """
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-ALIGNMENT = 8  # numbers; tensor cores read rows that begin at multiples of 16 bytes
+ALIGNMENT = 8  # numbers; tensor cores read rows that start at multiples of 16 bytes
 
 
 def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
-    """3x3 convolution with padding 1: collect each output pixel's inputs, then multiply. Pays where inputs are few."""
+    """Apply a 3x3 convolution with padding 1: collect each output pixel's inputs, then multiply.
+
+    This pays if the input channels are few.
+    """
     num_out, num_in = weight.shape[:2]
     pixels = x.permute(0, 2, 3, 1)
     patches = _patches(pixels) if stride == 1 else _halved_patches(pixels)
-    product = _aligned_product(
-        patches.reshape(-1, 9 * num_in), weight.permute(2, 3, 1, 0).reshape(-1, num_out)
-    )
-    return (
-        (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out).permute(0, 3, 1, 2)
-    )
+    matrix = weight.permute(2, 3, 1, 0).reshape(-1, num_out)
+    product = _aligned_product(patches.reshape(-1, 9 * num_in), matrix)
+    total = (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out)
+    return total.permute(0, 3, 1, 2)
 
 
 def _patches(x: Tensor) -> Tensor:
-    """(b, H, W, C) -> (b, H, W, 3, 3, C): each pixel's neighbourhood."""
+    """Return each pixel's neighbourhood: (b, H, W, C) -> (b, H, W, 3, 3, C)."""
     rows = torch.stack([_shifted(x, down=1 - i) for i in range(3)], 3)  # (b, H, W, 3, C)
     return torch.stack([_shifted(rows, right=1 - j) for j in range(3)], 4)
 
 
 def _halved_patches(x: Tensor) -> Tensor:
-    """(b, H, W, C) -> (b, h, w, 3, 3, C): the neighbourhood of every second pixel in every second row.
+    """Return the neighbourhood of every second pixel in every second row.
 
-    In pairs of rows, the three rows of an output are a pair and the first row of the next pair. Paddings cut off what
-    is not wanted, since their way back is a padding again, where that of a slice with steps is a scatter.
+    (b, H, W, C) -> (b, h, w, 3, 3, C). With the rows in pairs, the three rows of an output are one
+    pair and the first row of the next. Negative paddings cut off the rest: the gradient of a
+    padding is a padding again, but the gradient of a slice with steps is a scatter.
     """
     batch, height, width, channels = x.shape
     h, w = (height + 1) // 2, (width + 1) // 2
@@ -49,55 +54,52 @@ def _halved_patches(x: Tensor) -> Tensor:
 
 
 def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """3x3 convolution with stride 1 and padding 1: multiply, then add up shifted results. Pays with few outputs."""
+    """Apply a 3x3 convolution with stride 1 and padding 1: multiply, then add shifted results.
+
+    This pays if the output channels are few.
+    """
     num_out, num_in = weight.shape[:2]
     batch, _, height, width = x.shape
-    pixels, matrix = (
-        x.permute(0, 2, 3, 1).reshape(-1, num_in),
-        weight.permute(1, 2, 3, 0).reshape(num_in, -1),
-    )
+    pixels = x.permute(0, 2, 3, 1).reshape(-1, num_in)
+    matrix = weight.permute(1, 2, 3, 0).reshape(num_in, -1)
     taps = _aligned_product(pixels, matrix).reshape(batch, height, width, 3, 3, num_out)
-    columns = _sum(
-        _shifted(part, down=1 - i) for i, part in enumerate(taps.unbind(3))
-    )  # (b, h, w, 3, out)
+    rows = enumerate(taps.unbind(3))
+    columns = _sum(_shifted(part, down=1 - i) for i, part in rows)  # (b, h, w, 3, out)
     total = _sum(_shifted(part, right=1 - j) for j, part in enumerate(columns.unbind(3)))
     return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
 
 
 def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
-    """Transposed convolution with a 4x4 kernel (in, out, 4, 4), stride 2 and padding 1: multiply, then add up.
+    """Apply a transposed convolution with a 4x4 kernel (in, out, 4, 4), stride 2 and padding 1.
 
-    Taps 0 and 1 lie side by side in a picture of twice the height (or width), taps 2 and 3 in another, and the two
-    pictures overlap, one shifted back by a pixel and one forth. A product for each half of the rows: cutting one large
-    product up would make the way back, where its gradients are collected, several times as long.
+    Taps 0 and 1 are side by side in an image of twice the height (or width), taps 2 and 3 in
+    another. The two images overlap: one is shifted back by a pixel, the other forward. Each half of
+    the rows has its own product: slicing one large product would make the backward pass, which
+    collects its gradients, several times as long.
     """
     num_in, num_out = kernel.shape[:2]
     batch, _, height, width = x.shape
     pixels = x.permute(0, 2, 3, 1).reshape(-1, num_in)
 
     def tall(half: int) -> Tensor:
-        matrix = (
-            kernel[:, :, 2 * half : 2 * half + 2].permute(0, 2, 3, 1).reshape(num_in, 8 * num_out)
-        )
-        parts = (
-            (pixels @ matrix).reshape(batch, height, width, 2, 4, num_out).permute(0, 1, 3, 2, 4, 5)
-        )
-        return parts.reshape(batch, 2 * height, width, 4, num_out)
+        rows = kernel[:, :, 2 * half : 2 * half + 2]
+        matrix = rows.permute(0, 2, 3, 1).reshape(num_in, 8 * num_out)
+        parts = (pixels @ matrix).reshape(batch, height, width, 2, 4, num_out)
+        return parts.permute(0, 1, 3, 2, 4, 5).reshape(batch, 2 * height, width, 4, num_out)
 
     columns = _sum(_shifted(tall(half), down=2 * half - 1) for half in (0, 1))
     halves = columns.unflatten(3, (2, 2)).unbind(3)  # each (b, 2h, w, 2, out)
-    total = _sum(
-        _shifted(part.flatten(2, 3), right=2 * half - 1) for half, part in enumerate(halves)
-    )
+    wide = enumerate(part.flatten(2, 3) for part in halves)  # each (b, 2h, 2w, out)
+    total = _sum(_shifted(part, right=2 * half - 1) for half, part in wide)
     return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
 
 
 def _shifted(x: Tensor, down: int = 0, right: int = 0) -> Tensor:
-    """(b, H, W, ...) moved by some pixels each way: zeros come in on one side, what leaves on the other is cut off."""
+    """Shift (b, H, W, ...) by some pixels; zeros enter on one side, the other side is cut off."""
     return pad(x, (*(0, 0) * (x.ndim - 3), right, -right, down, -down))
 
 
-def _sum(terms) -> Tensor:
+def _sum(terms: Iterable[Tensor]) -> Tensor:
     first, *others = terms
     for other in others:
         first = first + other
@@ -105,7 +107,7 @@ def _sum(terms) -> Tensor:
 
 
 def _aligned_product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b, with zeros added so that the rows of both begin at aligned addresses."""
+    """Return a @ b, padded with zeros so that the rows of both start at aligned addresses."""
     inner, outer = -a.shape[1] % ALIGNMENT, -b.shape[1] % ALIGNMENT
     product = pad(a, (0, inner)) @ pad(b, (0, outer, 0, inner))
     return product[:, : b.shape[1]]

@@ -1,4 +1,4 @@
-"""A pair of networks as a table: layers, output shapes, parameters."""
+"""Describe a pair of networks in tables of layers, output shapes and parameters."""
 
 import torch
 from rich.table import Table
@@ -8,7 +8,7 @@ from remuda.networks.base import Networks, count_parameters
 
 
 def tables(networks: Networks, shape: tuple[int, ...], num_classes: int) -> list[Table]:
-    """One table for the generator, one for the discriminator."""
+    """Return one table for the generator and one for the discriminator."""
     with torch.random.fork_rng(devices=[]):
         generator = networks.generator(shape, num_classes)
         discriminator = networks.discriminator(shape, num_classes)
@@ -20,20 +20,14 @@ def tables(networks: Networks, shape: tuple[int, ...], num_classes: int) -> list
 
 
 def _table(title: str, network: nn.Module, *inputs: torch.Tensor) -> Table:
-    table = Table(
-        "layer",
-        "output",
-        title=f"{title}: {count_parameters(network):,} parameters",
-        title_justify="left",
-    )
+    title = f"{title}: {count_parameters(network):,} parameters"
+    table = Table("layer", "output", title=title, title_justify="left")
     table.add_column("parameters", justify="right")
 
     def report(module: nn.Module, _: object, output: torch.Tensor | list[torch.Tensor]) -> None:
         text = repr(module) if len(repr(module)) < 60 else type(module).__name__
-        shapes = [
-            " x ".join(map(str, one.shape[1:]))
-            for one in ([output] if torch.is_tensor(output) else output)
-        ]
+        outputs = [output] if torch.is_tensor(output) else output
+        shapes = [" x ".join(map(str, tensor.shape[1:])) for tensor in outputs]
         table.add_row(text, "\n".join(shapes), f"{count_parameters(module):,}")
 
     leaves = [module for module in network.modules() if not list(module.children())]

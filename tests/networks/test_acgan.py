@@ -140,7 +140,7 @@ def test_bad_settings_are_refused_in_one_sentence():
             networks(latent=10).generator((1, 8, 8), 10)
     with pytest.raises(UserError, match=r"networks\.conditional must be false"):
         ACGANCelebA(conditional=True)
-    with pytest.raises(UserError, match="8 divides, not 28x28: set data"):
+    with pytest.raises(UserError, match="a multiple of 8, not 28x28: set data"):
         ACGANCifar10().discriminator(MNIST, 10)
     with pytest.raises(UserError, match="not 8x16"):
         ACGANMnist().generator((1, 8, 16), 10)
