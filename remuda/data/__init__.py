@@ -1,4 +1,4 @@
-"""Images for the members: data sets by name, and how members share them."""
+"""Load images by the name of their data set, and share them out among the members."""
 
 from typing import TYPE_CHECKING
 

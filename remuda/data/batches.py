@@ -1,4 +1,7 @@
-"""Each member's own endless stream of batches, as a function of the seed, the member and the position alone."""
+"""Draw each member's endless stream of batches.
+
+A batch depends only on the seed, the member and its position in the stream.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,79 +14,83 @@ from remuda.tensors import random
 
 
 class Batch(NamedTuple):
-    """Rows of real data: images (members, batches, b, C, H, W) as stored, labels (members, batches, b)."""
+    """Hold real data, one row per member."""
 
-    images: Tensor
-    labels: Tensor
+    images: Tensor  # (members, batches, b, C, H, W), as stored
+    labels: Tensor  # (members, batches, b)
 
 
 class Batches:
-    """Batches for the members hosted here, drawn from their shares of a data set.
+    """Draw batches for the members hosted here, each from its share of a data set.
 
-    A member walks through its share in a random order, then through it again in another: every image is used once an
-    epoch, whatever the sizes of shares and batches, also where a share is smaller than a batch.
+    A member walks through its share in a random order, then again in another order. It uses every
+    image once per epoch, whatever the sizes of shares and batches, and also if its share is smaller
+    than a batch.
+
+    Args:
+        dataset: the images that the shares index.
+        shares: one index tensor for each member of the population.
+        members: the numbers of the members hosted here.
+        batch_size: images in a batch.
+        seed: the seed of the run.
+        device: where the images are kept.
+        mirror: whether to mirror each image with probability one half.
     """
 
     def __init__(
         self,
         dataset: Dataset,
-        shares: Sequence[Tensor],  # one index tensor per member of the population
+        shares: Sequence[Tensor],
         *,
         members: Sequence[int],
         batch_size: int,
         seed: int,
         device: torch.device | str = "cpu",
-        mirror: bool = False,  # whether each image comes as its mirror image half of the time
+        mirror: bool = False,
     ):
-        kept = torch.unique(
-            torch.cat([shares[member] for member in members])
-        )  # ascending: what is used here
+        # Keep only the images that members use here, in ascending order.
+        kept = torch.unique(torch.cat([shares[member] for member in members]))
         if len(kept) == len(dataset.labels):
             images, labels = dataset.images, dataset.labels
         else:
             images, labels = dataset.images[kept], dataset.labels[kept]
         self.images, self.labels = images.to(device), labels.to(device)
         self.members, self.batch_size, self.seed, self.mirror = members, batch_size, seed, mirror
-        # Members with shares of one size draw together: (their rows, their ids, their shares as one tensor).
-        by_size: dict[int, list[int]] = {}
+        # Members whose shares have the same size draw together.
+        rows_by_size: dict[int, list[int]] = {}
         for row, member in enumerate(members):
-            by_size.setdefault(len(shares[member]), []).append(row)
-        self.groups = [
-            (
-                rows,
-                ids,
-                torch.searchsorted(kept, torch.stack([shares[member] for member in ids])).to(
-                    device
-                ),
-            )
-            for rows in by_size.values()
-            for ids in [[members[row] for row in rows]]
-        ]
+            rows_by_size.setdefault(len(shares[member]), []).append(row)
+        self.groups: list[tuple[list[int], list[int], Tensor]] = []  # (rows, members, shares)
+        for rows in rows_by_size.values():
+            group = [members[row] for row in rows]
+            stacked = torch.stack([shares[member] for member in group])
+            self.groups.append((rows, group, torch.searchsorted(kept, stacked).to(device)))
 
     def draw(self, first: int, count: int) -> Batch:
-        """Batches number first, ..., first + count - 1 of every member."""
+        """Return the batches with numbers first to first + count - 1 of every member."""
         shape = len(self.members), count, self.batch_size
         index = torch.empty(shape, dtype=torch.int64, device=self.images.device)
         for rows, members, shares in self.groups:
             index[rows] = self._walk(members, shares, first, count)
         images = self.images[index]
         if self.mirror:
-            images = torch.where(
-                self._mirrored(first, count)[..., None, None, None], images.flip(-1), images
-            )
+            mirrored = self._mirrored(first, count)[..., None, None, None]
+            images = torch.where(mirrored, images.flip(-1), images)
         return Batch(images, self.labels[index])
 
     def _mirrored(self, first: int, count: int) -> Tensor:
-        """Which images are mirrored, (members, count, b)."""
+        """Return which images to mirror, (members, count, b)."""
         keys = random.keys(self.seed, "mirror", self.members, device=self.images.device)
         keys = random.fold(keys[:, None], torch.arange(first, first + count, device=keys.device))
-        coins = (
-            torch.func.vmap(lambda key: random.bits(key, (self.batch_size,)))(keys.flatten()) & 1
-        )
+        draw_bits = torch.func.vmap(lambda key: random.bits(key, (self.batch_size,)))
+        coins = draw_bits(keys.flatten()) & 1
         return coins.bool().reshape(*keys.shape, self.batch_size)
 
     def _walk(self, members: Sequence[int], shares: Tensor, first: int, count: int) -> Tensor:
-        """Positions among the images here, (members, count, b), for members with shares of one size."""
+        """Return positions among the images kept here, (members, count, b).
+
+        The shares of these members all have the same size.
+        """
         size = shares.shape[1]
         start, stop = first * self.batch_size, (first + count) * self.batch_size
         orders = []

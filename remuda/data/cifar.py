@@ -1,21 +1,21 @@
-"""CIFAR-10 and CIFAR-100, in the binary and in the Python layout.
+"""Read CIFAR-10 and CIFAR-100 in the binary and in the Python layout.
 
-The Python layout is a pickle, which can run any code when it is loaded. The unpickler here admits the few
-names that the published files use and refuses all others.
+The Python layout is a pickle, and loading a pickle can run any code. The unpickler in this module
+admits the few names that the published files use and refuses all others.
 """
 
 import codecs
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from remuda.errors import UserError
 
 _PIXELS = 3 * 32 * 32
-_REMEDY = "put a good copy in its place, or delete the folder to have it fetched again"
+_REMEDY = "replace it with a good copy, or delete the folder to download it again"
 
 # numpy moved _reconstruct from numpy.core to numpy._core; an empty array knows where it is.
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
@@ -38,16 +38,20 @@ class _Unpickler(pickle.Unpickler):
 def read_binary(
     paths: Sequence[Path], label_bytes: int, num_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Images (M, 3, 32, 32) and labels (M,) of .bin files; of several label bytes the last is the class."""
-    record = label_bytes + _PIXELS
+    """Return images (M, 3, 32, 32) and labels (M,) from .bin files.
+
+    If a record has several label bytes, the last one is the class.
+    """
+    record_size = label_bytes + _PIXELS
     parts = []
     for path in paths:
         raw = np.frombuffer(_read(path), np.uint8)
-        if raw.size == 0 or raw.size % record:
+        if raw.size == 0 or raw.size % record_size:
             raise UserError(
-                f"{path} is truncated, {raw.size} bytes are not whole records of {record}: {_REMEDY}"
+                f"{path} is truncated: its {raw.size} bytes are not whole records of "
+                f"{record_size} bytes; {_REMEDY}"
             )
-        parts.append(raw.reshape(-1, record))
+        parts.append(raw.reshape(-1, record_size))
         _check_labels(path, parts[-1][:, label_bytes - 1], num_classes)
     records = np.concatenate(parts)
     images = np.ascontiguousarray(records[:, label_bytes:]).reshape(-1, 3, 32, 32)
@@ -57,22 +61,14 @@ def read_binary(
 def read_python(
     paths: Sequence[Path], label_key: str, num_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Images (M, 3, 32, 32) and labels (M,) of pickled batches."""
+    """Return images (M, 3, 32, 32) and labels (M,) from pickled batches."""
     images, labels = [], []
     for path in paths:
         batch = _unpickle(path)
         pixels, classes = batch.get("data"), batch.get(label_key)
-        if (
-            not isinstance(pixels, np.ndarray)
-            or pixels.dtype != np.uint8
-            or pixels.shape[1:] != (_PIXELS,)
-        ):
+        if not _is_pixels(pixels):
             raise UserError(f'{path} has no uint8 array "data" of {_PIXELS} columns: {_REMEDY}')
-        if (
-            not isinstance(classes, list)
-            or len(classes) != len(pixels)
-            or not _are_integers(classes)
-        ):
+        if not _is_labels(classes, len(pixels)):
             raise UserError(
                 f'{path} has no list "{label_key}" with a label for each image: {_REMEDY}'
             )
@@ -83,7 +79,7 @@ def read_python(
 
 
 def read_names(path: Path, key: str) -> tuple[str, ...]:
-    """Class names, from a text file with one a line or from the list `key` of a pickled meta file."""
+    """Return the class names: one per line of a text file, or the list `key` of a pickled file."""
     if path.suffix == ".txt":
         return tuple(_read(path).decode("utf-8", errors="replace").split())
     names = _unpickle(path).get(key)
@@ -109,8 +105,14 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _are_integers(values: list[Any]) -> bool:
-    return all(isinstance(value, int) for value in values)
+def _is_pixels(value: Any) -> TypeGuard[np.ndarray]:
+    is_bytes = isinstance(value, np.ndarray) and value.dtype == np.uint8
+    return is_bytes and value.shape[1:] == (_PIXELS,)
+
+
+def _is_labels(value: Any, count: int) -> TypeGuard[list[int]]:
+    is_list = isinstance(value, list) and len(value) == count
+    return is_list and all(isinstance(label, int) for label in value)
 
 
 def _check_labels(path: Path, labels: np.ndarray, num_classes: int) -> None:
@@ -127,6 +129,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(
-            f"{path} cannot be read ({error.strerror}): check its permissions"
-        ) from error
+        raise UserError(f"cannot read {path} ({error.strerror}): check its permissions") from error

@@ -1,4 +1,4 @@
-"""What a run says about its data."""
+"""Define the settings of a run's data."""
 
 import platform
 from dataclasses import dataclass, replace
@@ -7,49 +7,45 @@ from typing import Literal, get_args
 
 from remuda.errors import UserError
 
-FOLDER = "folder:"  # begins the name of a data set that is a folder of images
+FOLDER = "folder:"  # prefix of data.name for a folder of images
 Split = Literal["train", "test"]
 PartitionName = Literal["auto", "all", "class", "iid", "dirichlet", "subset"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Which images, at what size, and how the members share them."""
+    """Choose the images, their size, and how the members share them."""
 
-    name: str = (
-        "digits"  # digits, mnist, fashion-mnist, cifar10, cifar100, ring, grid or folder:PATH
-    )
-    path: str = ""  # folder with the data sets' files; "" = $REMUDA_DATA, then the user's cache; also {rank}, {host}
-    size: int = 0  # pixels a side, resized if needed; 0 = as stored
-    channels: int = 0  # 1 or 3 (or any the images have): convert; 0 = as stored
-    mirror: bool = (
-        False  # train on mirror images too, each image half of the time; not for digits and letters
-    )
-    limit: int = 0  # images at most, spread evenly over the classes; 0 = all
-    partition: PartitionName = "auto"  # auto: what the strategy asks for
+    # digits, mnist, fashion-mnist, cifar10, cifar100, ring, grid or folder:PATH
+    name: str = "digits"
+    # folder with the data sets' files; "" = $REMUDA_DATA, then the user's cache
+    # may contain {rank} and {host}
+    path: str = ""
+    size: int = 0  # pixels per side, resized if needed; 0 = as stored
+    channels: int = 0  # 1 or 3 (or as many as the images have): convert; 0 = as stored
+    # also train on mirror images, each image half of the time; not for digits and letters
+    mirror: bool = False
+    limit: int = 0  # largest number of images, spread evenly over the classes; 0 = all
+    partition: PartitionName = "auto"  # auto: the strategy's choice
     alpha: float = 0.5  # dirichlet: concentration, 0 < alpha <= 1e6; small = skewed
     fraction: float = 0.5  # subset: share of the data set that each member draws, 0 < fraction <= 1
-    ranks: tuple[
-        int, ...
-    ] = ()  # with {rank} or {host}: whose data the members began with; set by the run
+    # with {rank} or {host}: the ranks whose data the members started with; set by the run
+    ranks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for key in ("size", "channels", "limit"):
             if getattr(self, key) < 0:
                 raise UserError(f"data.{key} must be 0 or more, not {getattr(self, key)}")
         if "\0" in self.name + self.path:
-            raise UserError(
-                "data.name and data.path are names of files, which have no zero bytes: take them out"
-            )
+            raise UserError("data.name and data.path must not contain zero bytes: remove them")
         if self.ranks and not self.is_per_rank:
             raise UserError(
-                "data.ranks has a meaning with {rank} or {host} in data.path alone: leave it out"
+                "data.ranks requires {rank} or {host} in data.name or data.path: leave it out"
             )
         if not self.alpha > 0:
             raise UserError(f"data.alpha must be above 0, not {self.alpha:g}")
-        if (
-            self.alpha > 1e6
-        ):  # far above, the gamma variates overflow; the shares have long been equal
+        # Far above 1e6 the gamma variates overflow; the shares are equal long before.
+        if self.alpha > 1e6:
             raise UserError(
                 f"data.alpha must be at most 1e6, where all shares are equal, not {self.alpha:g}"
             )
@@ -61,13 +57,12 @@ class DataConfig:
 
     @property
     def is_per_rank(self) -> bool:
-        """Whether each rank of a job has data of its own, which stay where they are."""
-        return any(
-            place in text for place in ("{rank}", "{host}") for text in (self.name, self.path)
-        )
+        """Whether each rank has data of its own, which never leave that rank."""
+        texts = self.name + "\0" + self.path
+        return "{rank}" in texts or "{host}" in texts
 
     def at(self, rank: int, host: str) -> "DataConfig":
-        """The data of one rank."""
+        """Return the settings of one rank, with {rank} and {host} filled in."""
         name, path = (
             text.replace("{rank}", str(rank)).replace("{host}", host)
             for text in (self.name, self.path)
@@ -75,15 +70,15 @@ class DataConfig:
         return replace(self, name=name, path=path, ranks=())
 
     def at_root(self) -> "DataConfig":
-        """The data of the first rank, on this host."""
+        """Return the settings of rank 0 on this host."""
         return self.at(0, platform.node())
 
     def in_folder(self, path: str | None) -> "DataConfig":
-        """The same data in another folder, if one is given."""
+        """Return the same settings with another data folder, if one is given."""
         return self if path is None else replace(self, path=path, ranks=())
 
     def with_full_paths(self) -> "DataConfig":
-        """The same data from wherever the reader of a record stands."""
+        """Return the same settings with absolute paths, which are valid from any folder."""
         name, path = self.name, self.path
         if name.startswith(FOLDER) and name != FOLDER:
             name = FOLDER + str(Path(name.removeprefix(FOLDER)).expanduser().resolve())

@@ -1,4 +1,4 @@
-"""Data sets by name, all as one kind of object that lives in memory."""
+"""Load data sets by name into memory, all as the same kind of object."""
 
 import difflib
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from remuda.data.choices import DATASETS
 from remuda.data.config import FOLDER, DataConfig, Split
 from remuda.data.files import Found, obtain
 from remuda.data.images import resize, to_bytes, to_colour, to_grey, to_unit
-from remuda.data.partitions import evenly, ranks
+from remuda.data.partitions import evenly, places_in_class
 from remuda.data.sources import SOURCES
 from remuda.errors import UserError
 
@@ -48,11 +48,11 @@ _CIFAR10 = (
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images and their classes."""
+    """Hold images and their classes."""
 
     name: str
-    images: Tensor  # (M, C, H, W) uint8; of synthetic points (M, 2, 1, 1) float32 in (-1, 1)
-    labels: Tensor  # (M,) int64, places in classes
+    images: Tensor  # (M, C, H, W) uint8; synthetic points: (M, 2, 1, 1) float32 in (-1, 1)
+    labels: Tensor  # (M,) int64, indices into classes
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -60,21 +60,32 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of one image."""
+        """Return the channels, height and width of one image."""
         _, channels, height, width = self.images.shape
         return channels, height, width
 
     @property
     def counts(self) -> list[int]:
-        """Images of each class."""
+        """Return the number of images of each class."""
         return torch.bincount(self.labels, minlength=len(self.classes)).tolist()
 
 
 def load(config: DataConfig, split: Split = "train") -> Dataset:
-    """The data set that config names, with its limit, size and channels applied."""
+    """Load the data set config.name, and apply the limit, size and channels of config.
+
+    Files that are missing are downloaded first; see docs/data.md.
+
+    Args:
+        config: the data set and its settings.
+        split: "train" or "test".
+
+    Raises:
+        UserError: if the data set is unknown, missing or damaged; the message says what to do.
+    """
     if config.is_per_rank:
         raise UserError(
-            "only the ranks of a run know what {rank} and {host} stand for: name the data of one of them"
+            "cannot load data with {rank} or {host} in data.name or data.path outside a run: write "
+            "the name or path of one rank"
         )
     if config.name.startswith(FOLDER):
         return _folder(config, split)
@@ -91,11 +102,12 @@ def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
     if images.is_floating_point():
         if config.size or config.channels:
             raise UserError(
-                f"{dataset.name} has points instead of pixels: leave data.size and data.channels at 0"
+                f"{dataset.name} has points instead of pixels: leave data.size and data.channels "
+                "at 0"
             )
         if config.mirror:
             raise UserError(
-                f"{dataset.name} has points, which have no mirror images: leave data.mirror at false"
+                f"{dataset.name} has points, which cannot be mirrored: leave data.mirror at false"
             )
         return dataset
     num_channels = images.shape[1]
@@ -107,33 +119,33 @@ def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
         raise UserError(
             f"data.channels must be 0, 1 or 3 for {dataset.name}, not {config.channels}"
         )
-    return replace(dataset, images=resize(images, config.size) if config.size else images)
+    if config.size:
+        images = resize(images, config.size)
+    return replace(dataset, images=images)
 
 
 def _unknown(name: str) -> str:
     if name and Path(name).expanduser().is_dir():
         return f"data.name {name!r} is a folder: write {FOLDER}{name} to read its images"
-    nearest = difflib.get_close_matches(
-        name.lower(), [*DATASETS, FOLDER + "PATH"], n=1, cutoff=0.0
-    )[0]
-    known = ", ".join([*DATASETS, FOLDER + "PATH"])
-    return f"there is no data set {name!r}, did you mean {nearest}: known are {known}"
+    known = [*DATASETS, FOLDER + "PATH"]
+    (nearest,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
+    return f"unknown data set {name!r}: did you mean {nearest}? Choose one of {', '.join(known)}"
 
 
 def _dataset(
     name: str, images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]
 ) -> Dataset:
-    # A copy, where the array is a read-only view of a file's bytes.
+    # Copy an array that is a read-only view of a file's bytes.
     writable = images if images.flags.writeable else images.copy()
     return Dataset(name, torch.from_numpy(writable), torch.from_numpy(labels), classes)
 
 
 def _digits(config: DataConfig, split: Split) -> Dataset:
-    """scikit-learn's digits. They come without a split: the test images are every sixth of each class."""
-    from sklearn.datasets import load_digits  # slow to import, and needed here alone
+    """Load scikit-learn's digits; the test split is every sixth image of each class."""
+    from sklearn.datasets import load_digits  # slow to import, and needed only here
 
     pixels, labels = load_digits(return_X_y=True)
-    in_test = ranks(labels) % 6 == 5
+    in_test = places_in_class(labels) % 6 == 5
     keep = in_test if split == "test" else ~in_test
     images = np.round(pixels[keep] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     return _dataset("digits", images, labels[keep].astype(np.int64), _DIGITS)
@@ -172,14 +184,14 @@ def _cifar100(config: DataConfig, split: Split) -> Dataset:
 def _cifar_names(
     found: Found, text: str, meta: str, key: str, default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Names from the file beside the batches; the batches do without it, and so do we."""
+    """Return the class names from the file next to the batches, which is optional."""
     path = found.folder / (text if found.kind == "binary" else meta)
     if not path.is_file():
         return default
     names = cifar.read_names(path, key)
     if len(names) != len(default):
         raise UserError(
-            f"{path} names {len(names)} classes instead of {len(default)}: repair or remove it"
+            f"{path} names {len(names)} classes instead of {len(default)}: repair or delete it"
         )
     return names
 
@@ -201,6 +213,6 @@ def _folder(config: DataConfig, split: Split) -> Dataset:
     path = config.name.removeprefix(FOLDER)
     if not path:
         raise UserError(
-            "folder: needs a path: write folder:PATH with the path of a folder of images"
+            "data.name=folder: needs a path: write folder:PATH with the path of a folder of images"
         )
     return _dataset(config.name, *folder.read(Path(path).expanduser(), config, split))

@@ -1,4 +1,4 @@
-"""Finds a data set's files on disk, and has them downloaded or unpacked where they are missing."""
+"""Find a data set's files on disk; unpack or download the files that are missing."""
 
 import hashlib
 import os
@@ -13,18 +13,19 @@ from remuda.errors import UserError
 
 @dataclass(frozen=True)
 class Found:
-    """The files of one split, in the order in which the layout names them."""
+    """Hold the files of one split."""
 
-    kind: str  # of the layout
-    paths: tuple[Path, ...]
+    kind: str  # kind of the layout
+    paths: tuple[Path, ...]  # in the order of the layout
 
     @property
     def folder(self) -> Path:
+        """Return the folder that holds the files."""
         return self.paths[0].parent
 
 
 def data_folders(config: DataConfig) -> list[Path]:
-    """Where files are looked for, in order: data.path alone, or else $REMUDA_DATA and the user's cache."""
+    """Return the folders to search: data.path if set, else $REMUDA_DATA and the user's cache."""
     if config.path:
         return [Path(config.path).expanduser()]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "remuda"
@@ -33,9 +34,10 @@ def data_folders(config: DataConfig) -> list[Path]:
 
 
 def obtain(source: Source, split: Split, config: DataConfig) -> Found:
-    """The files of a split; what no data folder has is unpacked or downloaded into the first writable one.
+    """Return the files of a split; unpack or download them if no data folder has them.
 
-    One process works at a time, under a lock; the others wait, and then find its files.
+    New files go into the first writable folder. A lock lets one process work at a time; the others
+    wait and then find its files.
     """
     folders = data_folders(config)
     found = locate(source, split, folders)
@@ -44,7 +46,7 @@ def obtain(source: Source, split: Split, config: DataConfig) -> Found:
     archive = _find_archive(source, folders)
     target = first_writable(source, folders)
     with download.lock(target / f".{source.name}.lock"):
-        found = locate(source, split, folders)  # another process may have been faster
+        found = locate(source, split, folders)  # another process may have fetched them
         if found is not None:
             return found
         try:
@@ -54,36 +56,36 @@ def obtain(source: Source, split: Split, config: DataConfig) -> Found:
                 _download(source, split, folders, target)
         except OSError as error:
             raise UserError(
-                f"{source.name} cannot be written into {target} ({error.strerror}): make room or "
+                f"cannot write {source.name} to {target} ({error.strerror}): free some space or "
                 "set data.path to another folder"
             ) from error
     found = locate(source, split, folders)
     if found is None:
         raise UserError(
-            f"the files of {source.name} that were fetched into {target} lack some of the {split} split: put "
+            f"the files of {source.name} in {target} lack some of the {split} split: put "
             f"{_wanted(source, split)} there"
         )
     return found
 
 
 def locate(source: Source, split: Split, folders: list[Path]) -> Found | None:
-    """The first layout in the first data folder that has every file of the split."""
+    """Return the first place that has every file of the split, or None."""
     for folder in folders:
         for layout in source.layouts:
             for place in layout.folders:
                 paths = _paths(layout, split, folder / place)
-                if paths and not (place == "." and _is_stranger(source, layout, paths)):
+                if paths and not (place == "." and _is_foreign(source, layout, paths)):
                     return Found(layout.kind, paths)
     return None
 
 
 def _paths(layout: Layout, split: Split, folder: Path) -> tuple[Path, ...]:
-    """The split's files in this very folder, or nothing if one is missing."""
+    """Return the split's files in this folder, or nothing if one is missing."""
     paths = []
     for name in layout.files[split]:
-        candidates = (
-            [folder / name, folder / f"{name}.gz"] if layout.kind == "idx" else [folder / name]
-        )
+        candidates = [folder / name]
+        if layout.kind == "idx":
+            candidates.append(folder / f"{name}.gz")
         present = [path for path in candidates if path.is_file()]
         if not present:
             return ()
@@ -91,11 +93,12 @@ def _paths(layout: Layout, split: Split, folder: Path) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def _is_stranger(source: Source, layout: Layout, paths: tuple[Path, ...]) -> bool:
-    if layout.kind != "idx" or not source.strangers:
+def _is_foreign(source: Source, layout: Layout, paths: tuple[Path, ...]) -> bool:
+    """Return whether the files belong to another data set with the same file names."""
+    if layout.kind != "idx" or not source.foreign_labels:
         return False
     labels = idx.content(paths[-1])
-    return hashlib.md5(labels, usedforsecurity=False).hexdigest() in source.strangers
+    return hashlib.md5(labels, usedforsecurity=False).hexdigest() in source.foreign_labels
 
 
 def _find_archive(source: Source, folders: list[Path]) -> tuple[Package, Path] | None:
@@ -108,16 +111,17 @@ def _find_archive(source: Source, folders: list[Path]) -> tuple[Package, Path] |
 
 
 def first_writable(source: Source, folders: list[Path]) -> Path:
+    """Return the first folder that files can be written to; create it if needed."""
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError:  # the next may do; if none does, the sentence below names them all
+        except OSError:  # try the next; the message below names all of them
             continue
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
     raise UserError(
-        f"{source.name} is not in {_listed(folders)}, where nothing can be written either: set data.path "
-        "to a folder that has it or that it can be downloaded into"
+        f"{source.name} is not in {_listed(folders)}, and no files can be written there: set "
+        "data.path to a folder that has it, or to a writable folder to download it"
     )
 
 
@@ -130,8 +134,9 @@ def _download(source: Source, split: Split, folders: list[Path], target: Path) -
             download.fetch_into(package, mirrors, target)
         except download.MirrorError as error:
             raise UserError(
-                f"{source.name} is not in {_listed(folders)} and cannot be downloaded ({error}): put "
-                f"{_wanted(source, split)} into {target}, or name the folder that has it by --data or $REMUDA_DATA"
+                f"{source.name} is not in {_listed(folders)} and cannot be downloaded ({error}): "
+                f"put {_wanted(source, split)} into {target}, or name the folder that has it with "
+                "--data or $REMUDA_DATA"
             ) from error
 
 
@@ -140,7 +145,7 @@ def _has(folder: Path, file: str) -> bool:
 
 
 def _wanted(source: Source, split: Split) -> str:
-    """What a user should put into a data folder."""
+    """Return the names of the files that a user should put into a data folder."""
     packages = source.packages[split]
     return " and ".join(p.file if p.is_archive else f"{p.folder}/{p.file}" for p in packages)
 

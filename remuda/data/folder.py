@@ -1,6 +1,6 @@
-"""A folder of images, one sub-folder per class; or images alone, which are one class.
+"""Read a folder of images with one sub-folder per class, or with images of a single class.
 
-Nothing is decoded before the listing, the sizes and the memory are known to be in order.
+Nothing is decoded before the listing, the sizes and the free memory have been checked.
 """
 
 import os
@@ -17,14 +17,14 @@ from remuda.data.partitions import evenly
 from remuda.errors import UserError
 from remuda.system.memory import available_bytes
 
-_RUN = 64  # images that one task of the thread pool decodes
+_IMAGES_PER_TASK = 64  # decoded by one task of the thread pool
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # Pillow's mode for a number of channels
 _NUM_CHANNELS = {mode: count for count, mode in _MODES.items()}
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The images of one split, class by class."""
+    """List the images of one split, class by class."""
 
     classes: tuple[str, ...]
     paths: tuple[Path, ...]
@@ -34,7 +34,7 @@ class Listing:
 def read(
     root: Path, config: DataConfig, split: Split
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Images (M, C, size, size), labels (M,) and class names."""
+    """Return images (M, C, size, size), labels (M,) and class names."""
     listing = list_images(root, split)
     keep = evenly(listing.labels, config.limit)
     paths = [listing.paths[i] for i in keep]
@@ -42,23 +42,23 @@ def read(
     _check_memory(root, len(paths), num_channels, size)
     images = np.empty((len(paths), num_channels, size, size), dtype=np.uint8)
 
-    def decode_run(start: int) -> None:
-        for i in range(start, min(start + _RUN, len(paths))):
+    def decode_from(start: int) -> None:
+        for i in range(start, min(start + _IMAGES_PER_TASK, len(paths))):
             images[i] = _decode(paths[i], paths[0], size, num_channels, config)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(decode_run, range(0, len(paths), _RUN)):
-            pass  # raises what a task raised, and cancels the others
+        for _ in pool.map(decode_from, range(0, len(paths), _IMAGES_PER_TASK)):
+            pass  # reaching a failed task raises its error and cancels the others
     return images, listing.labels[keep], listing.classes
 
 
 def list_images(root: Path, split: Split) -> Listing:
-    """The images of a split; where there are train/ and test/ or val/, these are the splits."""
+    """List the images of a split; sub-folders train/ and test/ or val/ are splits."""
     if not root.is_dir():
         raise UserError(
-            f"folder:{root} is not a folder: name one with images by --set data.name=folder:PATH"
+            f"{root} is not a folder: name a folder of images with --set data.name=folder:PATH"
         )
-    name = root.resolve().name  # of the one class, where there are no class folders
+    name = root.resolve().name  # names the only class if there are no class folders
     folders = {child.name for child in _children(root)}
     has_splits = "train" in folders and (folders == {"train"} or bool(folders & {"test", "val"}))
     if split == "test" and has_splits:
@@ -70,20 +70,21 @@ def list_images(root: Path, split: Split) -> Listing:
 
 def _no_test(root: Path) -> NoReturn:
     raise UserError(
-        f"folder:{root} has no test split: put class folders into its sub-folders train/ and test/"
+        f"{root} has no test split: put the class folders into sub-folders train/ and test/"
     )
 
 
 def _list_test(root: Path, name: str) -> Listing:
-    """test/ or else val/, with the labels of train/; a test/ without class folders has no labels to use."""
+    """List test/ or else val/, with the labels of train/.
+
+    A test/ without the class folders of train/ has no labels to use, so it is skipped.
+    """
     train_classes = [child.name for child in _children(root / "train")]
     for folder in (root / "test", root / "val"):
-        classes = [child.name for child in _children(folder)] if folder.is_dir() else []
-        if (
-            not folder.is_dir()
-            or not set(classes) <= set(train_classes)
-            or bool(classes) != bool(train_classes)
-        ):
+        if not folder.is_dir():
+            continue
+        classes = [child.name for child in _children(folder)]
+        if not set(classes) <= set(train_classes) or bool(classes) != bool(train_classes):
             continue
         listing = _list_classes(folder, name)
         if not classes:
@@ -94,19 +95,19 @@ def _list_test(root: Path, name: str) -> Listing:
 
 
 def _list_classes(root: Path, name: str) -> Listing:
-    """Every sub-folder as a class, or the images right here as the one class of this name."""
+    """List every sub-folder as a class, or the images in the folder itself as one class."""
     folders = _children(root)
     loose = _images_in(root, recursive=False)
     if folders and loose:
         raise UserError(
-            f"{root} holds both images, such as {loose[0].name}, and folders, such as {folders[0].name}: "
-            "keep one folder for each class, or images alone"
+            f"{root} holds both images (such as {loose[0].name}) and folders (such as "
+            f"{folders[0].name}): keep one folder for each class, or only images"
         )
     groups = [_images_in(folder, recursive=True) for folder in folders] if folders else [loose]
     for folder, group in zip(folders or [root], groups, strict=True):
         if not group:
             raise UserError(
-                f"{folder} holds no images that Pillow can read: put some there or remove the folder"
+                f"{folder} holds no images that Pillow can read: add some or delete the folder"
             )
     classes = tuple(folder.name for folder in folders) or (name,)
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
@@ -114,36 +115,32 @@ def _list_classes(root: Path, name: str) -> Listing:
 
 
 def _children(folder: Path) -> list[Path]:
-    """The visible sub-folders, by name."""
+    """Return the visible sub-folders, sorted by name."""
     try:
         return sorted(
             child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(".")
         )
     except OSError as error:
         raise UserError(
-            f"{folder} cannot be listed ({error.strerror}): check its permissions"
+            f"cannot list {folder} ({error.strerror}): check its permissions"
         ) from error
 
 
 def _images_in(folder: Path, *, recursive: bool) -> list[Path]:
-    """The visible files whose suffix is that of a format that Pillow opens, by path."""
+    """Return the visible files with the suffix of a format that Pillow opens, sorted by path."""
     Image.init()
-    suffixes = {
-        suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN
-    }
+    formats = Image.registered_extensions().items()
+    suffixes = {suffix for suffix, kind in formats if kind in Image.OPEN}
     found = []
     for parent, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if recursive and not f.startswith(".")]
-        found += [
-            Path(parent, f)
-            for f in files
-            if not f.startswith(".") and Path(f).suffix.lower() in suffixes
-        ]
+        folders[:] = [name for name in folders if recursive and not name.startswith(".")]
+        visible = [Path(parent, name) for name in files if not name.startswith(".")]
+        found += [path for path in visible if path.suffix.lower() in suffixes]
     return sorted(found)
 
 
 def _common_shape(path: Path, config: DataConfig) -> tuple[int, int]:
-    """Side and number of channels of all images, from the first of them and from what the user asks for."""
+    """Return the side and the channels of all images, from the settings or the first image."""
     image = _open(path)
     stored = _NUM_CHANNELS[image.mode]
     if config.channels not in (0, 1, 3, stored):
@@ -152,8 +149,8 @@ def _common_shape(path: Path, config: DataConfig) -> tuple[int, int]:
         )
     if not config.size and image.width != image.height:
         raise UserError(
-            f"{path} is not square but {image.width} x {image.height}: set data.size to have "
-            "all images resized and cropped"
+            f"{path} is not square but {image.width} x {image.height}: set data.size to resize "
+            "and crop all images"
         )
     return config.size or image.width, config.channels or stored
 
@@ -163,38 +160,37 @@ def _check_memory(root: Path, count: int, num_channels: int, size: int) -> None:
     if free is not None and needed > free:
         fitting = free * count // needed
         raise UserError(
-            f"the {count} images of {root} need {needed / 1e9:.1f} GB at {num_channels} x {size} x {size} "
-            f"but {free / 1e9:.1f} GB of memory are free: set data.limit to at most {max(1, fitting)}, or a smaller "
-            "data.size"
+            f"the {count} images of {root} need {needed / 1e9:.1f} GB at {num_channels} x {size} x "
+            f"{size}, but only {free / 1e9:.1f} GB of memory are free: set data.limit to at most "
+            f"{max(1, fitting)}, or set a smaller data.size"
         )
 
 
 def _decode(
     path: Path, first: Path, size: int, num_channels: int, config: DataConfig
 ) -> np.ndarray:
-    """One image (C, size, size), uint8."""
+    """Return one image (C, size, size), uint8."""
     image = _open(path)
     if config.channels and image.mode != _MODES[num_channels]:
         image = image.convert(_MODES[num_channels])
     if _NUM_CHANNELS[image.mode] != num_channels:
         raise UserError(
             f"{path} has {_NUM_CHANNELS[image.mode]} channels but {first} has {num_channels}: "
-            "set data.channels to 1 or 3 to have all images converted"
+            "set data.channels to 1 or 3 to convert all images"
         )
     if image.size != (size, size):
         if not config.size:
             raise UserError(
                 f"{path} is {image.width} x {image.height} but {first} is {size} x {size}: "
-                "set data.size to have all images resized and cropped"
+                "set data.size to resize and crop all images"
             )
-        image = ImageOps.fit(
-            image, (size, size), Image.Resampling.BILINEAR
-        )  # the largest centred square
+        # Keep the largest centred square.
+        image = ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(size, size, num_channels).transpose(2, 0, 1)
 
 
 def _open(path: Path) -> Image.Image:
-    """The decoded image, upright, in one of the modes L, LA, RGB and RGBA."""
+    """Decode an image, turn it upright, and return it in mode L, LA, RGB or RGBA."""
     try:
         with Image.open(path) as image:
             image.load()
@@ -202,19 +198,19 @@ def _open(path: Path) -> Image.Image:
     except UserError:
         raise
     except Exception as error:  # Pillow's decoders raise nearly anything on corrupt files
-        raise UserError(
-            f"{path} is not an image that can be read ({error}): repair or remove it"
-        ) from error
+        raise UserError(f"cannot read the image {path} ({error}): repair or delete it") from error
 
 
 def _plain(image: Image.Image, kind: str | None, path: Path) -> Image.Image:
+    """Convert an image of another mode to L, RGB or RGBA."""
     if image.mode in _NUM_CHANNELS:
         return image
     if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PNG"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # 16 bits to the upper 8
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # the upper 8 of 16 bits
     if image.mode in ("I", "F"):
         raise UserError(
-            f"{path} has pixels of mode {image.mode}, of unknown range: convert it to 8 bits a channel"
+            f"{path} has pixels of mode {image.mode}, whose range is unknown: convert it to 8 bits "
+            "per channel"
         )
     if image.mode == "1":
         return image.convert("L")

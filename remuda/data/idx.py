@@ -1,4 +1,7 @@
-"""The IDX format of MNIST and Fashion-MNIST: a magic number, the sizes, then the bytes; plain or gzipped."""
+"""Read the IDX format of MNIST and Fashion-MNIST, plain or gzipped.
+
+An IDX file holds a magic number, the sizes of the dimensions, and then the bytes.
+"""
 
 import gzip
 import math
@@ -12,13 +15,13 @@ from remuda.errors import UserError
 
 _GZIP = b"\x1f\x8b"
 _UNSIGNED_BYTE = 0x08
-_REMEDY = "delete it to have it fetched again, or put a good copy in its place"
+_REMEDY = "delete it to download it again, or replace it with a good copy"
 
 
 def content(path: Path) -> bytes:
-    """The file's bytes, decompressed where they are gzipped.
+    """Return the file's bytes, decompressed if they are gzipped.
 
-    The first bytes tell, not the name: proxies like to decompress a .gz and leave its name.
+    The first bytes decide, not the name: some proxies decompress a .gz file and keep its name.
     """
     try:
         raw = path.read_bytes()
@@ -28,33 +31,32 @@ def content(path: Path) -> bytes:
             f"{path} is a truncated or corrupt gzip file ({error}): {_REMEDY}"
         ) from error
     except OSError as error:
-        raise UserError(
-            f"{path} cannot be read ({error.strerror}): check its permissions"
-        ) from error
+        raise UserError(f"cannot read {path} ({error.strerror}): check its permissions") from error
 
 
 def read_idx(path: Path, num_dims: int) -> np.ndarray:
-    """The uint8 array in an IDX file of num_dims dimensions; labels have one, images three."""
+    """Return the uint8 array of an IDX file; labels have one dimension, images have three."""
     raw = content(path)
     header = 4 + 4 * num_dims
     if len(raw) < header:
         raise UserError(
-            f"{path} is truncated, with {len(raw)} bytes of a header of {header}: {_REMEDY}"
+            f"{path} is truncated: it has {len(raw)} bytes, but its header needs {header}; "
+            f"{_REMEDY}"
         )
     (magic,) = struct.unpack(">I", raw[:4])
-    wanted = _UNSIGNED_BYTE << 8 | num_dims
-    if magic != wanted:
+    expected_magic = _UNSIGNED_BYTE << 8 | num_dims
+    if magic != expected_magic:
         raise UserError(
-            f"{path} is not the IDX file it should be, its magic number is {magic:#010x} instead of "
-            f"{wanted:#010x}: {_REMEDY}"
+            f"{path} is not the expected IDX file: its magic number is {magic:#010x} instead of "
+            f"{expected_magic:#010x}; {_REMEDY}"
         )
     sizes = struct.unpack(f">{num_dims}I", raw[4:header])
     found, expected = len(raw) - header, math.prod(sizes)
     if found != expected:
-        trouble = "is truncated" if found < expected else "has bytes after its end"
+        problem = "is truncated" if found < expected else "has bytes after its end"
         shape = " x ".join(map(str, sizes))
         raise UserError(
-            f"{path} {trouble}, {found} bytes where {shape} = {expected} belong: {_REMEDY}"
+            f"{path} {problem}: it holds {found} bytes instead of {shape} = {expected}; {_REMEDY}"
         )
     return np.frombuffer(raw, np.uint8, offset=header).reshape(sizes)
 
@@ -62,12 +64,12 @@ def read_idx(path: Path, num_dims: int) -> np.ndarray:
 def read_pair(
     images_path: Path, labels_path: Path, num_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Images (M, 1, H, W) and labels (M,), checked against each other."""
+    """Return images (M, 1, H, W) and labels (M,), and check that they belong together."""
     images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
     if len(images) != len(labels):
         raise UserError(
-            f"{images_path} holds {len(images)} images but {labels_path} holds {len(labels)} labels: "
-            "take both from one copy of the data set"
+            f"{images_path} holds {len(images)} images, but {labels_path} holds {len(labels)} "
+            "labels: take both files from one copy of the data set"
         )
     if images.size == 0:
         raise UserError(f"{images_path} holds no images: {_REMEDY}")

@@ -1,4 +1,4 @@
-"""Which images each member trains on: index tensors into one data set."""
+"""Decide which images each member trains on, as index tensors into one data set."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,25 @@ from remuda.tensors import random
 def partition(
     labels: Tensor, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[Tensor]:
-    """One int64 tensor of ascending indices per member, by the rule that config.partition names."""
-    assert config.partition != "auto", "the caller puts the strategy's choice in place of auto"
+    """Share the images out by the rule config.partition.
+
+    Args:
+        labels: the class of each image, (M,).
+        num_members: how many shares to make.
+        config: the rule and its settings; the rule must not be "auto", which the caller replaces
+            with the strategy's choice.
+        num_classes: the number of classes.
+        seed: the seed of the run, which decides all draws.
+
+    Returns:
+        One int64 tensor of ascending indices for each member.
+    """
+    assert config.partition != "auto", "the caller replaces auto with the strategy's choice"
     assert num_members > 0
     if len(labels) < num_members and config.partition not in ("all", "subset"):
         raise UserError(
-            f"{num_members} members cannot share {len(labels)} images: raise data.limit or take fewer members"
+            f"{num_members} members cannot share {len(labels)} images: raise data.limit or train "
+            "fewer members"
         )
     if len(labels) == 0:
         raise UserError("the data set has no images to draw from: choose another data.name")
@@ -31,43 +44,49 @@ def partition(
 
 
 def evenly(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Ascending indices of limit images at most: the first of every class, then the second, and so on."""
+    """Return the ascending indices of at most `limit` images, spread evenly over the classes.
+
+    The first image of every class comes first, then the second of every class, and so on. A limit
+    of 0 keeps all images.
+    """
     if not 0 < limit < len(labels):
         return np.arange(len(labels))
-    return np.sort(np.lexsort((labels, ranks(labels)))[:limit])
+    return np.sort(np.lexsort((labels, places_in_class(labels)))[:limit])
 
 
-def ranks(labels: np.ndarray) -> np.ndarray:
-    """How many images of the same class come before each image."""
+def places_in_class(labels: np.ndarray) -> np.ndarray:
+    """Return, for each image, how many images of its class come before it."""
     order = np.argsort(labels, kind="stable")
     counts = np.unique(labels, return_counts=True)[1]
     starts = np.repeat(np.cumsum(counts) - counts, counts)
-    result = np.empty(len(labels), dtype=np.int64)
-    result[order] = np.arange(len(labels)) - starts
-    return result
+    places = np.empty(len(labels), dtype=np.int64)
+    places[order] = np.arange(len(labels)) - starts
+    return places
 
 
 def _all(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """Every member has everything."""
+    """Give every member all images."""
     return [np.arange(len(labels))] * num_members
 
 
 def _by_class(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """Member i has the images of class i."""
+    """Give member i the images of class i."""
     if num_members > num_classes:
         raise UserError(
-            f"one class for each member needs at least as many classes as members, but there are "
-            f"{num_members} members and {num_classes} classes: take fewer members or another data.partition"
+            "data.partition=class needs at least as many classes as members, but this run has "
+            f"{num_members} members and {num_classes} classes: train fewer members or choose "
+            "another data.partition"
         )
     shares = [np.flatnonzero(labels == member) for member in range(num_members)]
     for member, share in enumerate(shares):
         if len(share) == 0:
             raise UserError(
-                f"class {member} has no images for its member: raise data.limit or change data.partition"
+                f"class {member} has no images for its member: raise data.limit or choose another "
+                "data.partition"
             )
     return shares
 
@@ -75,7 +94,7 @@ def _by_class(
 def _iid(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """Random disjoint shares of all images, whose sizes differ by one at most."""
+    """Draw disjoint random shares of all images, whose sizes differ by at most one."""
     order = _generator(seed, "iid").permutation(len(labels))
     return np.array_split(order, num_members)
 
@@ -83,12 +102,13 @@ def _iid(
 def _dirichlet(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """Disjoint shares of all images; each class is cut in proportions drawn from Dirichlet(alpha).
+    """Split each class in proportions drawn from Dirichlet(alpha); shares are disjoint.
 
-    A member that the draw leaves without images receives one from the member that has most, so that every
-    member can train. With the usual draws (alpha of 0.1 and up, hundreds of images a member) none is left so.
+    A member without images receives one from the member that has the most, so that every member can
+    train. This is rare: usual draws (alpha of 0.1 and above, hundreds of images per member) leave
+    no member empty.
     """
-    owner = np.empty(len(labels), dtype=np.int64)  # of each image
+    owner = np.empty(len(labels), dtype=np.int64)  # the member that owns each image
     for label in range(num_classes):
         draw = _generator(seed, "dirichlet", label)
         images = draw.permutation(np.flatnonzero(labels == label))
@@ -99,15 +119,15 @@ def _dirichlet(
     shares = [np.flatnonzero(owner == member) for member in range(num_members)]
     for member in range(num_members):
         if len(shares[member]) == 0:
-            richest = max(range(num_members), key=lambda i: len(shares[i]))
-            shares[member], shares[richest] = shares[richest][-1:], shares[richest][:-1]
+            largest = max(range(num_members), key=lambda i: len(shares[i]))
+            shares[member], shares[largest] = shares[largest][-1:], shares[largest][:-1]
     return shares
 
 
 def _subset(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """For each member its own random subset; those of two members may overlap."""
+    """Draw a random subset for each member; subsets of two members may overlap."""
     count = max(1, round(config.fraction * len(labels)))
     return [
         _generator(seed, "subset", member).choice(len(labels), count, replace=False)

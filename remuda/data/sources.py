@@ -1,45 +1,45 @@
-"""The table of the data sets that come as files: their names on disk, their mirrors, their checksums."""
+"""List the data sets that come as files: their names on disk, mirrors and checksums."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from remuda.data.config import Split
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """One way in which a data set's files lie below a data folder."""
+    """Describe one way in which a data set's files are arranged below a data folder."""
 
-    kind: str  # which reader: idx, binary or python
-    folders: tuple[str, ...]  # in this order; "." is the data folder itself
-    files: Mapping[Split, tuple[str, ...]]  # what a split needs; each may have .gz appended
+    kind: str  # the reader: idx, binary or python
+    folders: tuple[str, ...]  # searched in this order; "." is the data folder itself
+    files: Mapping[Split, tuple[str, ...]]  # needed by a split; idx files may end in .gz
 
 
 @dataclass(frozen=True)
 class Package:
-    """One file on the mirrors."""
+    """Describe one file on the mirrors."""
 
     file: str
     md5: str
-    folder: str  # where it goes below the data folder; a tar archive has it as its own top folder
+    folder: str  # its place below the data folder; in a tar archive, the top folder
 
     @property
     def is_archive(self) -> bool:
+        """Whether the file is a tar archive."""
         return self.file.endswith(".tar.gz")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """All that is known about one data set's files."""
+    """Describe all files of one data set."""
 
     name: str
     layouts: tuple[Layout, ...]
-    mirrors: tuple[str, ...]  # tried in this order; the file's name is appended
-    packages: Mapping[Split, tuple[Package, ...]]  # what is downloaded for a split
-    archives: tuple[Package, ...] = ()  # unpacked where the user has put one into the data folder
-    strangers: frozenset[str] = field(
-        default_factory=frozenset
-    )  # md5 of labels that are another data set's
+    mirrors: tuple[str, ...]  # prefixes of file names, tried in this order
+    packages: Mapping[Split, tuple[Package, ...]]  # downloaded for a split
+    archives: tuple[Package, ...] = ()  # unpacked if the user puts one into the data folder
+    # MD5 of the decompressed labels of another data set with the same file names
+    foreign_labels: frozenset[str] = frozenset()
 
 
 _IDX_FILES: dict[Split, tuple[str, ...]] = {
@@ -60,8 +60,8 @@ def _idx_packages(
     }
 
 
-# MNIST and Fashion-MNIST have the same file names. Where their files lie in a folder without a name of its
-# own, the decompressed labels tell which of the two they are (train, then test).
+# MNIST and Fashion-MNIST use the same file names. If the files are in the data folder itself, the
+# decompressed labels tell the two data sets apart (train, then test).
 _MNIST_LABELS = frozenset({"a25bea736e30d166cdddb491f175f624", "27ae3e4e09519cfbb04c329615203637"})
 _FASHION_LABELS = frozenset(
     {"9018921c3c673c538a1fc5bad174d6f9", "15d484375f8d13e6eb1aabb0c3f46965"}
@@ -81,7 +81,7 @@ _MNIST = Source(
             "test": ("9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"),
         },
     ),
-    strangers=_FASHION_LABELS,
+    foreign_labels=_FASHION_LABELS,
 )
 
 _FASHION_MNIST = Source(
@@ -104,7 +104,7 @@ _FASHION_MNIST = Source(
             "test": ("bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310"),
         },
     ),
-    strangers=_MNIST_LABELS,
+    foreign_labels=_MNIST_LABELS,
 )
 
 _CIFAR10_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))

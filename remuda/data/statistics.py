@@ -1,8 +1,8 @@
-"""How the pixels of a data set differ between its classes.
+"""Measure how the pixels of a data set differ between its classes.
 
-Lupo Pasini et al., "Scalable balanced training of conditional generative adversarial neural networks on image
-data", 2021, judge by an analysis of variance how much the classes of a data set differ. Their formula is kept
-here beside the textbook's.
+Lupo Pasini et al., "Scalable balanced training of conditional generative adversarial neural
+networks on image data", 2021, measure with an analysis of variance how much the classes of a data
+set differ. This module has both their formula and the textbook's.
 """
 
 from dataclasses import dataclass
@@ -17,60 +17,57 @@ from rich.text import Text
 from remuda.data.datasets import Dataset
 from remuda.errors import UserError
 
-_CHUNK = 256  # images that are turned into float64 at once
-_LONG_LIST = 120  # classes that are printed at most
+_CHUNK = 256  # images converted to float64 at once
+_MAX_CLASSES = 120  # most classes that are printed
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The first two moments of each image's pixels, bytes on the scale [0, 1]."""
+    """Hold the first two moments of each image's pixels; bytes are scaled to [0, 1]."""
 
     means: np.ndarray  # (M, C)
     squares: np.ndarray  # (M, C) mean squares
 
     @property
     def mean(self) -> np.ndarray:
-        """Per channel, over all pixels of all images."""
+        """Return the mean of each channel over all pixels of all images."""
         return self.means.mean(axis=0)
 
     @property
     def variance(self) -> np.ndarray:
-        """Per channel, over all pixels of all images, as a population's."""
+        """Return the population variance of each channel over all pixels of all images."""
         return self.squares.mean(axis=0) - self.mean**2
 
 
 @dataclass(frozen=True)
 class Anova:
-    """The analysis of variance of one channel."""
+    """Hold the analysis of variance of one channel."""
 
     between: float  # sum of squares between the classes
     within: float  # residual sum of squares
-    num_groups: int
-    count: int
+    num_groups: int  # classes
+    count: int  # images
 
     @property
     def f(self) -> float:
+        """Return the F statistic: infinite without variance within, nan without any variance."""
         mean_between = self.between / (self.num_groups - 1)
         mean_within = self.within / (self.count - self.num_groups)
-        return (
-            mean_between / mean_within
-            if mean_within
-            else float("inf")
-            if mean_between
-            else float("nan")
-        )
+        if mean_within:
+            return mean_between / mean_within
+        return float("inf") if mean_between else float("nan")
 
     @property
     def p(self) -> float:
-        """The chance of an F as large where the classes do not differ."""
-        from scipy.special import (
-            fdtrc,
-        )  # slow to import, as is scipy.stats, which has the F distribution too
+        """Return the probability of an F this large if the classes do not differ."""
+        # Slow to import; scipy.stats, which also has the F distribution, is slower.
+        from scipy.special import fdtrc
 
         return float(fdtrc(self.num_groups - 1, self.count - self.num_groups, max(self.f, 0.0)))
 
 
 def moments(dataset: Dataset) -> Moments:
+    """Return the moments of all images of a data set."""
     scale = 1.0 if dataset.images.is_floating_point() else 255.0
     means, squares = [], []
     for chunk in dataset.images.split(_CHUNK):
@@ -81,17 +78,17 @@ def moments(dataset: Dataset) -> Moments:
 
 
 def paper_anova(dataset: Dataset) -> list[Anova]:
-    """The paper's analysis, for each channel.
+    """Return the paper's analysis of variance, for each channel.
 
-    SSb = var(class means) (g - 1) (n / g - 1), SSres = var(all pixels) (n - 1) - SSb. The paper's own figures
-    come out when n is the number of *images*, though the second variance is taken over pixels, and when both
-    variances divide by their count.
+    SSb = var(class means) (g - 1) (n / g - 1), SSres = var(all pixels) (n - 1) - SSb. This
+    reproduces the paper's figures if n is the number of *images*, although the second variance is
+    taken over pixels, and if both variances divide by their count.
     """
     return _paper_anova(moments(dataset), _groups(dataset))
 
 
 def oneway_anova(dataset: Dataset) -> list[Anova]:
-    """The textbook's one-way analysis of the images' mean values, for each channel."""
+    """Return the textbook's one-way analysis of the images' mean values, for each channel."""
     return _oneway_anova(moments(dataset), _groups(dataset))
 
 
@@ -118,31 +115,36 @@ def _oneway_anova(values: Moments, groups: list[np.ndarray]) -> list[Anova]:
 
 
 def _groups(dataset: Dataset) -> list[np.ndarray]:
-    """The indices of each class that has images."""
+    """Return the indices of each class that has images."""
     labels = dataset.labels.numpy()
     groups = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     if len(groups) < 2:
         raise UserError(
-            f"an analysis of variance compares classes, but {dataset.name} has images of one class alone: "
-            "take a data set with more classes"
+            f"an analysis of variance compares classes, but {dataset.name} has images of only one "
+            "class: choose a data set with more classes"
         )
     if len(labels) <= len(groups):
         raise UserError(
-            f"an analysis of variance needs more images than classes, but {dataset.name} has {len(labels)} "
-            f"images of {len(groups)} classes: raise data.limit"
+            f"an analysis of variance needs more images than classes, but {dataset.name} has "
+            f"{len(labels)} images of {len(groups)} classes: raise data.limit"
         )
     return groups
 
 
 def print_summary(dataset: Dataset, console: Console, anova: bool) -> None:
-    """What `remuda data` prints."""
+    """Print a data set's size, classes and moments, as `remuda data` does.
+
+    Args:
+        dataset: the data set to describe.
+        console: where to print.
+        anova: whether to add two analyses of variance between the classes.
+    """
     is_image = not dataset.images.is_floating_point()
     shape = " x ".join(map(str, dataset.shape))
-    what = f"images of {shape}" if is_image else "points"
+    contents = f"images of {shape}" if is_image else "points"
     values = moments(dataset)
-    _print_line(
-        console, f"{dataset.name}: {len(dataset.labels):,} {what} in {len(dataset.classes)} classes"
-    )
+    size = f"{len(dataset.labels):,} {contents} in {len(dataset.classes)} classes"
+    _print_line(console, f"{dataset.name}: {size}")
     _print_classes(dataset, console)
     _print_line(console, "pixels in [0, 1]:" if is_image else "numbers as stored:")
     console.print(_channel_table(values))
@@ -155,18 +157,17 @@ def print_summary(dataset: Dataset, console: Console, anova: bool) -> None:
 
 
 def _print_line(console: Console, text: str) -> None:
-    # Names of folders and classes are the user's: brackets in them are no markup.
+    # Brackets in the user's names of folders and classes are not markup.
     console.print(text, markup=False, highlight=False)
 
 
 def _print_classes(dataset: Dataset, console: Console) -> None:
-    """Names and counts in as many columns as fit; a very long list is cut, and says so."""
+    """Print names and counts in as many columns as fit; shorten a very long list."""
     pairs = list(zip(dataset.classes, dataset.counts, strict=True))
-    entries = [
-        Text.assemble(name, " ", (f"{count:,}", "bold")) for name, count in pairs[:_LONG_LIST]
-    ]
+    shown, hidden = pairs[:_MAX_CLASSES], pairs[_MAX_CLASSES:]
+    entries = [Text.assemble(name, " ", (f"{count:,}", "bold")) for name, count in shown]
     console.print(Columns(entries, padding=(0, 3)))
-    rest = [count for _, count in pairs[_LONG_LIST:]]
+    rest = [count for _, count in hidden]
     if rest:
         each = f"{rest[0]:,}" if min(rest) == max(rest) else f"{min(rest):,} to {max(rest):,}"
         _print_line(console, f"and {len(rest)} more classes of {each} each")

@@ -1,7 +1,8 @@
-"""Points in the plane that make a lost mode visible: Gaussians on a ring or on a grid.
+"""Draw points in the plane that make a lost mode visible: Gaussians on a ring or on a grid.
 
-The proportions are the customary ones (radius to deviation 100 to 1 on the ring, spacing to deviation 40 to 1
-on the grid), scaled into (-1, 1), where generators with a tanh can reach them.
+The proportions are the customary ones: radius to standard deviation is 100 to 1 on the ring, and
+spacing to standard deviation is 40 to 1 on the grid. Everything is scaled into (-1, 1), which
+generators that end with a tanh can reach.
 """
 
 import math
@@ -18,25 +19,22 @@ POINTS_PER_MODE = {"train": 2500, "test": 500}
 
 @dataclass(frozen=True)
 class Modes:
-    """An equal mixture of round Gaussians; the label of a point is the place of its mode in centres."""
+    """Describe an equal mixture of round Gaussians; a point's label is the index of its centre."""
 
     centres: tuple[tuple[float, float], ...]
     std: float
 
 
-MODES = {
-    "ring": Modes(
-        tuple((0.8 * math.cos(k * math.pi / 4), 0.8 * math.sin(k * math.pi / 4)) for k in range(8)),
-        0.008,
-    ),
-    "grid": Modes(
-        tuple((0.4 * column, 0.4 * row) for row in range(-2, 3) for column in range(-2, 3)), 0.01
-    ),
-}
+_RING = tuple((0.8 * math.cos(k * math.pi / 4), 0.8 * math.sin(k * math.pi / 4)) for k in range(8))
+_GRID = tuple((0.4 * column, 0.4 * row) for row in range(-2, 3) for column in range(-2, 3))
+MODES = {"ring": Modes(_RING, 0.008), "grid": Modes(_GRID, 0.01)}
 
 
 def points(name: str, split: Split) -> tuple[Tensor, Tensor]:
-    """Points (M, 2, 1, 1) and the mode of each (M,); the same on every call, another draw for each split."""
+    """Return points (M, 2, 1, 1) and the mode of each (M,).
+
+    Every call returns the same points; the two splits are different draws.
+    """
     modes = MODES[name]
     count = POINTS_PER_MODE[split] * len(modes.centres)
     labels = torch.arange(count) % len(modes.centres)

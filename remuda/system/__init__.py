@@ -1,1 +1,1 @@
-"""The machine: its disk, devices and memory."""
+"""Use the machine: disk, devices, memory, processes, signals, and text for its user."""

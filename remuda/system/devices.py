@@ -1,21 +1,32 @@
-"""What a process may compute on: the device that a user names, and the CPU cores that the system grants.
+"""Find the device that a user names, and count the CPU cores that the system grants.
 
-A container or a batch system often grants fewer cores than the machine has, and more threads than cores cost dearly:
-they wait for each other by spinning.
+A container or a batch system often grants fewer cores than the machine has. More threads than cores
+are expensive, because they wait for each other by spinning.
+
+Only find_device needs PyTorch.
 """
 
 import os
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from remuda.errors import UserError
 
+if TYPE_CHECKING:
+    import torch
+
 CGROUP = Path("/sys/fs/cgroup")
+_UNLIMITED = 1 << 20  # cores
 
 
-def find_device(name: str) -> torch.device:
-    """The device of a name, if it is there; auto is a GPU if there is one."""
+def find_device(name: str) -> "torch.device":
+    """Return the device with this name: cpu, cuda, cuda:N, or auto for a GPU if one is available.
+
+    Raises:
+        UserError: if the name is unknown or the device is missing.
+    """
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -27,27 +38,32 @@ def find_device(name: str) -> torch.device:
     found = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= found:
         raise UserError(
-            f"engine.device={name} is not there, {found} CUDA devices were found: use cpu or auto"
+            f"engine.device={name} is not available, {found} CUDA devices were found: use cpu or "
+            "auto"
         )
     return device
 
 
 def usable_cores(cgroup: Path = CGROUP) -> int:
-    """Cores that the scheduler grants, and no more than the control group's quota of CPU time fills."""
-    granted = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    """Return the cores that the scheduler and the control group's CPU quota allow, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        granted = len(os.sched_getaffinity(0))
+    else:
+        granted = os.cpu_count() or 1
     return max(1, min(granted, _quota(cgroup)))
 
 
 def _quota(cgroup: Path) -> int:
-    """Version 2: cpu.max holds "quota period" or "max period"; version 1: two files. No quota: as good as endless."""
+    """Return the control group's quota in whole cores, or a very large number without a quota.
+
+    Version 2 has a file cpu.max with "quota period" or "max period"; version 1 has two files.
+    """
     try:
         if (cgroup / "cpu.max").exists():
             quota, period = (cgroup / "cpu.max").read_text().split()
         else:
             quota = (cgroup / "cpu" / "cpu.cfs_quota_us").read_text().strip()
             period = (cgroup / "cpu" / "cpu.cfs_period_us").read_text().strip()
-        return 1 << 20 if quota in ("max", "-1") else max(1, int(quota) // int(period))
+        return _UNLIMITED if quota in ("max", "-1") else max(1, int(quota) // int(period))
     except (OSError, ValueError):
-        return 1 << 20
+        return _UNLIMITED

@@ -1,4 +1,4 @@
-"""Files that are, at any moment and after any crash, the old or the new one."""
+"""Write files that hold either the old or the new content, even after a crash."""
 
 import os
 from collections.abc import Iterable
@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file's content as a whole; bytes of folders' names that are no text become escapes."""
+    """Replace a file's content in one step.
+
+    Bytes that are not valid text, as in some folder names, are written as escapes.
+    """
     temporary = path.with_name(f".{path.name}.new")
     with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
@@ -15,7 +18,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Add lines to a file; a last line that a kill has torn is taken off first."""
+    """Append lines to a file; an incomplete last line, left by a killed process, is removed."""
     with path.open("ab+") as file:
         end = file.seek(0, os.SEEK_END)
         if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
@@ -25,7 +28,7 @@ def append_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file's content, or a folder's entries, reach the disk."""
+    """Flush a file's content, or a folder's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -31,8 +31,8 @@ def test_the_fine_label_is_the_second_byte(tmp_path):
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (cifar_records(2).tobytes()[:-1], "is truncated, 6145 bytes"),
-        (b"", "is truncated, 0 bytes"),
+        (cifar_records(2).tobytes()[:-1], "is truncated: its 6145 bytes"),
+        (b"", "is truncated: its 0 bytes"),
         (bytes([10]) + bytes(3072), "holds the label 10, outside 0 to 9"),
     ],
 )

@@ -15,7 +15,7 @@ from remuda.errors import UserError
         ({"size": -1}, "data.size must be 0 or more, not -1"),
         ({"channels": -3}, "data.channels must be 0 or more, not -3"),
         ({"limit": -10}, "data.limit must be 0 or more, not -10"),
-        ({"ranks": (0, 1)}, "data.ranks has a meaning with {rank} or {host} in data.path alone"),
+        ({"ranks": (0, 1)}, "data.ranks requires {rank} or {host} in data.name or data.path"),
         (
             {"partition": "random"},
             "data.partition must be one of auto, all, class, iid, dirichlet, subset",

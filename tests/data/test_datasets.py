@@ -55,7 +55,7 @@ def test_channels_that_cannot_be_made():
 )
 def test_an_unknown_name_gets_the_nearest(name, nearest):
     with pytest.raises(
-        UserError, match=f"there is no data set .* did you mean {nearest}: known"
+        UserError, match=rf"unknown data set .* did you mean {nearest}\? Choose one of"
     ) as caught:
         load(DataConfig(name=name))
     assert all(known in str(caught.value) for known in DATASETS)

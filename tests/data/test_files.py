@@ -78,7 +78,7 @@ def test_data_path_is_searched_alone(tmp_path):
 def test_bare_files_that_are_the_other_data_set_are_passed_over(tmp_path):
     write_idx(tmp_path, "train")
     labels = gzip.decompress((tmp_path / "train-labels-idx1-ubyte.gz").read_bytes())
-    known = replace(SOURCES["mnist"], strangers=frozenset({hashlib.md5(labels).hexdigest()}))
+    known = replace(SOURCES["mnist"], foreign_labels=frozenset({hashlib.md5(labels).hexdigest()}))
     assert locate(known, "train", [tmp_path]) is None
     (tmp_path / "train-labels-idx1-ubyte.gz").rename(tmp_path / "old.gz")
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels[:-1] + b"\x05")
@@ -124,14 +124,14 @@ def test_bad_archives(tmp_path):
     package = source.archives[0]
     config = DataConfig(path=str(tmp_path))
     md5 = _archive(tmp_path / package.file, "elsewhere", _BATCHES)
-    with pytest.raises(UserError, match="is damaged, its MD5 is"):
+    with pytest.raises(UserError, match="is damaged: its MD5 is"):
         obtain(source, "train", config)
     source = replace(source, archives=(replace(package, md5=md5),))
     with pytest.raises(UserError, match="has no folder cifar-10-batches-bin"):
         obtain(source, "train", config)
     md5 = _archive(tmp_path / package.file, "", ["../escaped.bin"])
     source = replace(source, archives=(replace(package, md5=md5),))
-    with pytest.raises(UserError, match="cannot be unpacked"):
+    with pytest.raises(UserError, match="cannot unpack"):
         obtain(source, "train", config)
     assert not (tmp_path.parent / "escaped.bin").exists()
     md5 = _archive(tmp_path / package.file, package.folder, _BATCHES[:3])
@@ -156,7 +156,7 @@ def test_without_a_network_the_sentence_says_what_to_put_where(tmp_path):
 
 def test_nothing_writable(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"where nothing can be written either: set data.path"):
+    with pytest.raises(UserError, match=r"no files can be written there: set data.path"):
         obtain(_offline("mnist"), "train", DataConfig(path=str(tmp_path / "file" / "data")))
 
 
@@ -164,9 +164,9 @@ def test_files_that_do_not_belong_together_are_named(tmp_path):
     write_idx(tmp_path / "mnist", "train", gzipped=False)
     path = tmp_path / "mnist" / "train-labels-idx1-ubyte"
     path.write_bytes(idx_bytes(np.arange(3)))
-    with pytest.raises(UserError, match=r"holds 20 images but .* holds 3 labels"):
+    with pytest.raises(UserError, match=r"holds 20 images, but .* holds 3 labels"):
         load(DataConfig(name="mnist", path=str(tmp_path)))
     if os.geteuid() != 0:
         path.chmod(0)
-        with pytest.raises(UserError, match="cannot be read"):
+        with pytest.raises(UserError, match="cannot read"):
             load(DataConfig(name="mnist", path=str(tmp_path)))

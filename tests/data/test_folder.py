@@ -116,7 +116,7 @@ def test_a_corrupt_image_is_named_among_many(tmp_path):
     for raw in (b"no image", whole[: len(whole) // 2], b""):
         (tmp_path / "150.png").write_bytes(raw)
         with pytest.raises(
-            UserError, match=r"150.png is not an image that can be read .*: repair or remove it"
+            UserError, match=r"cannot read the image .*150.png .*: repair or delete it"
         ):
             _load(tmp_path)
 
@@ -134,7 +134,7 @@ def test_too_big_for_memory(tmp_path, monkeypatch):
         write_image(tmp_path / f"{i}.png")
     monkeypatch.setattr("remuda.data.folder.available_bytes", lambda: 700)
     with pytest.raises(
-        UserError, match=r"but 0.0 GB of memory are free: set data.limit to at most 3,"
+        UserError, match=r"but only 0.0 GB of memory are free: set data.limit to at most 3,"
     ):
         _load(tmp_path)
     assert len(_load(tmp_path, limit=3).labels) == 3
@@ -162,7 +162,9 @@ def test_an_empty_class_among_others(tmp_path):
 def test_images_beside_folders_are_ambiguous(tmp_path):
     write_image(tmp_path / "a" / "1.png")
     write_image(tmp_path / "loose.png")
-    with pytest.raises(UserError, match=r"both images, such as loose.png, and folders, such as a"):
+    with pytest.raises(
+        UserError, match=r"both images \(such as loose.png\) and folders \(such as a\)"
+    ):
         _load(tmp_path)
 
 

@@ -21,10 +21,10 @@ def test_reads_plain_and_gzipped_whatever_the_name(tmp_path, pack):
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"", "is truncated, with 0 bytes of a header of 16"),
-        (idx_bytes(_IMAGES)[:10], "is truncated, with 10 bytes"),
-        (idx_bytes(_IMAGES)[:-1], "is truncated, 23 bytes where 2 x 3 x 4 = 24 belong"),
-        (idx_bytes(_IMAGES) + b"!", "has bytes after its end, 25 bytes where"),
+        (b"", "is truncated: it has 0 bytes, but its header needs 16"),
+        (idx_bytes(_IMAGES)[:10], "is truncated: it has 10 bytes"),
+        (idx_bytes(_IMAGES)[:-1], "is truncated: it holds 23 bytes instead of 2 x 3 x 4 = 24"),
+        (idx_bytes(_IMAGES) + b"!", "has bytes after its end: it holds 25 bytes instead of"),
         (idx_bytes(_IMAGES[0]) + bytes(9), "magic number is 0x00000802 instead of 0x00000803"),
         (b"<html>not what you wanted</html>", "magic number"),
         (gzip.compress(idx_bytes(_IMAGES), mtime=0)[:-9], "truncated or corrupt gzip"),
@@ -46,7 +46,7 @@ def test_a_bad_file_is_named_with_its_trouble(tmp_path, raw, message):
 @pytest.mark.parametrize(
     ("num_images", "labels", "message"),
     [
-        (3, [0, 1], "holds 3 images but .* holds 2 labels"),
+        (3, [0, 1], "holds 3 images, but .* holds 2 labels"),
         (2, [0, 10], "holds the label 10, above 9"),
         (0, [], "holds no images"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.data import DataConfig, partition
-from remuda.data.partitions import evenly, ranks
+from remuda.data.partitions import evenly, places_in_class
 from remuda.errors import UserError
 
 _labels = st.lists(st.integers(0, 4), min_size=1, max_size=80)
@@ -74,8 +74,8 @@ def test_evenly_spreads_over_the_classes(labels, limit):
         assert kept[label] == stored[label] or kept[label] >= kept.max() - 1
 
 
-def test_ranks_count_within_each_class():
-    assert ranks(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
+def test_places_count_within_each_class():
+    assert places_in_class(np.array([3, 1, 3, 3, 1])).tolist() == [0, 0, 1, 2, 1]
 
 
 def test_seeds_and_members_draw_differently():

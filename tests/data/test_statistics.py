@@ -67,7 +67,7 @@ def test_classes_without_images_do_not_count():
 
 
 def test_what_cannot_be_analysed():
-    with pytest.raises(UserError, match="images of one class alone"):
+    with pytest.raises(UserError, match="images of only one class"):
         paper_anova(_random(num_classes=1))
     with pytest.raises(UserError, match=r"needs more images than classes.*raise data.limit"):
         oneway_anova(load(DataConfig(limit=10)))
