@@ -62,19 +62,20 @@ def cellular(dataset: Dataset, options: argparse.Namespace):
     """A function that trains one whole round."""
     strategy = Cellular(
         height=options.height, width=options.width, batch_size=options.batch, skip_discriminator=1
-    ).bind(MLP(), SHAPE, 10, seed=0)
+    )
+    context = strategy.prepare(MLP(), SHAPE, 10, seed=0)
     size = options.height * options.width
     engine = Stacked(size)
     shares = [torch.arange(len(dataset.images))] * size
     batches = Batches(dataset, shares, members=engine.members, batch_size=options.batch, seed=0)
-    state = strategy.init(engine)
+    state = strategy.init(context, engine)
     t = 0
 
     def train(num_batches: int) -> None:
         nonlocal state, t
         t += 1
         state, losses = strategy.round(
-            engine, state, batches.draw((t - 1) * num_batches, num_batches), t
+            context, engine, state, batches.draw((t - 1) * num_batches, num_batches), t
         )
         assert all(values.isfinite().all() for values in losses.values())
 

@@ -31,9 +31,8 @@ FLOPS, BYTES = (
 )  # a second: measured matrix products in bf16, and the memory's data sheet
 
 
-def floor(strategy, shape, members, batch) -> tuple[float, float]:
+def floor(gan, shape, members, batch) -> tuple[float, float]:
     """Milliseconds for the arithmetic and for the bytes of one step."""
-    gan = strategy.gan
     labels = torch.zeros(batch, dtype=torch.int64)
     generator = forward(gan.generator, torch.zeros(batch, gan.networks.latent), labels)
     discriminator = forward(gan.discriminator, torch.zeros(batch, *shape), labels)
@@ -67,11 +66,11 @@ def forward(module, *inputs) -> tuple[int, int]:
     return totals[0], totals[1]
 
 
-def sample(strategy, state, members, count) -> None:
+def sample(strategy, context, state, members, count) -> None:
     """Images of all classes in turn, as ``remuda sample`` makes them."""
     classes = [str(label) for label in range(members)]
-    facts = DataFacts(name="noise", shape=strategy.gan.shape, classes=classes, counts=[1] * members)
-    model = Model(strategy, state, facts, members, round=0)
+    facts = DataFacts(name="noise", shape=context.gan.shape, classes=classes, counts=[1] * members)
+    model = Model(strategy, context, state, facts, members, round=0)
     began = time.perf_counter()
     images = model.sample(count)
     print(f"{len(images):,} images in {time.perf_counter() - began:.2f} s", flush=True)
@@ -109,7 +108,7 @@ def main() -> None:
         loss=options.loss,
         discriminator_steps=options.critic_steps,
     )
-    strategy = strategy.bind(NETWORKS[options.networks](), shape, members, seed=0)
+    context = strategy.prepare(NETWORKS[options.networks](), shape, members, seed=0)
     compiled = device == "cuda" and not options.eager
     engine = Stacked(
         members, device, compile=compiled, precision=options.precision, chunk=options.chunk
@@ -126,11 +125,15 @@ def main() -> None:
     batches = Batches(
         data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device
     )
-    state, times, num_batches = strategy.init(engine), [], options.steps * options.critic_steps
+    state, times, num_batches = (
+        strategy.init(context, engine),
+        [],
+        options.steps * options.critic_steps,
+    )
     for t in range(1, options.rounds + 1):
         start = time.perf_counter()
         state, losses = strategy.round(
-            engine, state, batches.draw((t - 1) * num_batches, num_batches), t
+            context, engine, state, batches.draw((t - 1) * num_batches, num_batches), t
         )
         assert all(values.isfinite().all() for values in losses.values())
         times.append(time.perf_counter() - start)
@@ -139,7 +142,7 @@ def main() -> None:
                 f"start to the end of the first round: {time.perf_counter() - began:.1f} s",
                 flush=True,
             )
-    arithmetic, bytes_ = floor(strategy, shape, members, options.batch)
+    arithmetic, bytes_ = floor(context.gan, shape, members, options.batch)
     best = min(times[1:]) / options.steps * 1e3
     memory = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
     print(
@@ -149,12 +152,12 @@ def main() -> None:
         flush=True,
     )
     if options.samples:
-        sample(strategy, state, members, options.samples)
+        sample(strategy, context, state, members, options.samples)
     if options.times:
         print(torch._dynamo.utils.compile_times())
     if options.profile:
         with torch.profiler.profile() as profile:
-            strategy.round(engine, state, batches.draw(0, num_batches), 1)
+            strategy.round(context, engine, state, batches.draw(0, num_batches), 1)
             torch.cuda.synchronize()
         with open(options.profile, "w") as file:  # noqa: PTH123
             file.write(

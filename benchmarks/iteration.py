@@ -43,13 +43,11 @@ def multiplications(module, *inputs) -> int:
     return total
 
 
-def floor(strategy, shape, members, batch) -> float:
+def floor(strategy, gan, shape, members, batch) -> float:
     """Milliseconds that the arithmetic of an update takes at least."""
     labels = torch.zeros(batch, dtype=torch.int64)
-    generator = multiplications(
-        strategy.gan.generator, torch.zeros(batch, strategy.gan.networks.latent), labels
-    )
-    discriminator = multiplications(strategy.gan.discriminator, torch.zeros(batch, *shape), labels)
+    generator = multiplications(gan.generator, torch.zeros(batch, gan.networks.latent), labels)
+    discriminator = multiplications(gan.discriminator, torch.zeros(batch, *shape), labels)
     num_batches = getattr(strategy, "num_batches", None)
     made = 4 * num_batches(members) * generator if num_batches else 3 * members * generator
     return 2 * (made + 8 * members * discriminator) / FLOPS * 1e3
@@ -59,7 +57,7 @@ def prepare(name, options, device):
     """A function that trains one round, and the floor of an update."""
     shape, members = tuple(options.shape), options.members
     strategy = STRATEGIES[name](batch_size=options.batch, steps_per_round=options.steps)
-    strategy = strategy.bind(NETWORKS[options.networks](), shape, 10, seed=0)
+    context = strategy.prepare(NETWORKS[options.networks](), shape, 10, seed=0)
     compiled = device == "cuda" and not options.eager
     engine = Metered(Stacked(members, device, compile=compiled))
     count = 1000
@@ -69,16 +67,16 @@ def prepare(name, options, device):
     batches = Batches(
         data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device
     )
-    state = strategy.init(engine)
+    state = strategy.init(context, engine)
 
     def train(t: int) -> None:
         nonlocal state
         state, losses = strategy.round(
-            engine, state, batches.draw((t - 1) * options.steps, options.steps), t
+            context, engine, state, batches.draw((t - 1) * options.steps, options.steps), t
         )
         assert all(values.isfinite().all() for values in losses.values())
 
-    return train, floor(strategy, shape, members, options.batch)
+    return train, floor(strategy, context.gan, shape, members, options.batch)
 
 
 def main() -> None:

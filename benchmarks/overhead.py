@@ -31,9 +31,8 @@ CASES = {  # name: (networks, image shape, batch size, steps in a round)
 
 def remuda_loop(networks, data, batch_size, num_steps):
     """A round of the standalone strategy, with everything around it that a run has but the files."""
-    strategy = Standalone(batch_size=batch_size, steps_per_round=num_steps).bind(
-        networks, data.shape, 10, seed=0
-    )
+    strategy = Standalone(batch_size=batch_size, steps_per_round=num_steps)
+    context = strategy.prepare(networks, data.shape, 10, seed=0)
     engine = Stacked(1)
     batches = Batches(
         data,
@@ -42,13 +41,13 @@ def remuda_loop(networks, data, batch_size, num_steps):
         batch_size=batch_size,
         seed=0,
     )
-    state, t = strategy.init(engine), 0
+    state, t = strategy.init(context, engine), 0
 
     def round():
         nonlocal state, t
         t += 1
         state, losses = strategy.round(
-            engine, state, batches.draw((t - 1) * num_steps, num_steps), t
+            context, engine, state, batches.draw((t - 1) * num_steps, num_steps), t
         )
         return losses["generator_loss"].tolist()
 

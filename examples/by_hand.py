@@ -23,25 +23,25 @@ data = load(config)
 num_classes = len(data.classes)
 
 networks = MLP(latent=32, hidden=128)
-unbound = ClassParallel(
+strategy = ClassParallel(
     batch_size=BATCH, steps_per_round=STEPS, generator_lr=1e-3, discriminator_lr=1e-3
 )
-strategy = unbound.bind(networks, data.shape, num_classes, SEED)
+context = strategy.prepare(networks, data.shape, num_classes, SEED)
 engine = Stacked(strategy.num_members(0, num_classes))
 shares = partition(data.labels, engine.size, config, num_classes, SEED)
 batches = Batches(data, shares, members=engine.members, batch_size=BATCH, seed=SEED)
 
-state = strategy.init(engine)
+state = strategy.init(context, engine)
 for t in range(1, ROUNDS + 1):
     real = batches.draw((t - 1) * STEPS, STEPS)  # images (members, batches, b, C, H, W)
-    state, metrics = strategy.round(engine, state, real, t)
+    state, metrics = strategy.round(context, engine, state, real, t)
     print(
         f"round {t}", *(f"{name} {values.mean():.3f}" for name, values in metrics.items()), sep="  "
     )
 
 labels = torch.arange(num_classes).repeat_interleave(8)
 noise = random.normal(torch.tensor(random.key(SEED, "sample")), (len(labels), networks.latent))
-images = to_bytes(strategy.generate(state, noise, labels))
+images = to_bytes(strategy.generate(context, state, noise, labels))
 out.mkdir(parents=True, exist_ok=True)
 save_grid(images, 8, out / "by_hand.png")
 print(f"picture: {out / 'by_hand.png'}")

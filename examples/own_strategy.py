@@ -26,14 +26,14 @@ class Ring(Strategy):
     def num_members(self, requested, num_classes):
         return requested or 5
 
-    def num_labels(self, num_members, num_classes):
-        return 0  # the model cannot be asked for a class
+    def num_labels(self, gan, num_members):
+        return 0  # samples have no labels
 
-    def init(self, engine):
-        return self.new_pairs(engine)
+    def init(self, context, engine):
+        return self.new_pairs(context, engine)
 
-    def round(self, engine, state, real, t):
-        state, metrics = self.train_pairs(engine, state, real, t)
+    def round(self, context, engine, state, real, t):
+        state, metrics = self.train_pairs(context, engine, state, real, t)
         if t % self.mix_every == 0:
             table = (
                 torch.arange(engine.size)[:, None] + torch.tensor([-1, 0, 1])
@@ -41,8 +41,8 @@ class Ring(Strategy):
             state = engine.map(mix, state, engine.take(state, table))
         return state, metrics
 
-    def generate(self, state, noise, labels):
-        return self.gan.generate(trees.row(state, 0), noise, labels)  # member 0 speaks for all
+    def generate(self, context, state, noise, labels):
+        return context.gan.generate(trees.row(state, 0), noise, labels)  # member 0 speaks for all
 
 
 def mix(own, near):

@@ -32,7 +32,7 @@ class Rules(NamedTuple):
 SAME = Rules()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class GAN:
     """Two networks and the rules of their game.
 
@@ -59,10 +59,8 @@ class GAN:
     sampler: nn.Module = field(init=False, repr=False)  # the generator in evaluation mode
 
     def __post_init__(self):
-        generator, discriminator = self._build(0)
-        object.__setattr__(self, "generator", generator)
-        object.__setattr__(self, "discriminator", discriminator)
-        object.__setattr__(self, "sampler", copy.deepcopy(generator).eval())
+        self.generator, self.discriminator = self._build(0)
+        self.sampler = copy.deepcopy(self.generator).eval()
 
     def _build(self, key: int) -> tuple[nn.Module, nn.Module]:
         with torch.random.fork_rng(devices=[]):

@@ -15,7 +15,7 @@ from remuda.engines import Stacked
 from remuda.errors import UserError, tell
 from remuda.record import checkpoints
 from remuda.record.record import DataFacts, Record
-from remuda.strategies import Strategy
+from remuda.strategies import Context, Strategy
 from remuda.system.devices import find_device
 from remuda.system.memory import available_bytes
 from remuda.tensors import random, trees
@@ -33,6 +33,7 @@ class Model:
     """A strategy with the state of all its members; samples do not need the data."""
 
     strategy: Strategy
+    context: Context
     state: Any
     facts: DataFacts
     num_labels: int  # labels it can be asked for; 0 where it does not know labels
@@ -50,11 +51,11 @@ class Model:
         """One image for each label."""
         device = trees.leaves(self.state)[0].device
         key = torch.tensor(random.key(seed, "sample"), device=device)
-        noise = random.normal(key, (len(labels), self.strategy.gan.networks.latent))
+        noise = random.normal(key, (len(labels), self.context.gan.networks.latent))
         labels = labels.to(device)
         chunks = []
         for part in torch.arange(len(labels), device=device).split(CHUNK[device.type]):
-            images = self.strategy.generate(self.state, noise[part], labels[part])
+            images = self.strategy.generate(self.context, self.state, noise[part], labels[part])
             if not images.isfinite().all():
                 raise UserError(
                     f"the model of round {self.round} generates NaN: take an earlier checkpoint"
@@ -94,7 +95,7 @@ class Model:
     @property
     def _bytes_per_sample(self) -> int:
         """About: its image, noise, which is drawn in double precision, and label."""
-        return math.prod(self.facts.shape) + 12 * self.strategy.gan.networks.latent + 16
+        return math.prod(self.facts.shape) + 12 * self.context.gan.networks.latent + 16
 
     def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
         """n label numbers, as ``sample`` describes them."""
@@ -138,11 +139,12 @@ def load(
     else:
         chosen = record.checkpoint(checkpoint)
     num_classes = len(facts.classes)
-    strategy = config.strategy.bind(config.networks, facts.shape, num_classes, config.run.seed)
+    strategy = config.strategy
+    context = strategy.prepare(config.networks, facts.shape, num_classes, config.run.seed)
     num_members = len(
         checkpoints.members(chosen)
     )  # it may be older than a loss, or than late members
-    state = checkpoints.load(chosen, strategy.init(Stacked(num_members, find_device(device))))
-    return Model(
-        strategy, state, facts, strategy.num_labels(num_members, num_classes), chosen.round
-    )
+    engine = Stacked(num_members, find_device(device))
+    state = checkpoints.load(chosen, strategy.init(context, engine))
+    num_labels = strategy.num_labels(context.gan, num_members)
+    return Model(strategy, context, state, facts, num_labels, chosen.round)

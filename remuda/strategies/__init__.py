@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from remuda.system.choices import Choices, lazy_exports
 
 if TYPE_CHECKING:
-    from remuda.strategies.base import Metrics, Strategy
+    from remuda.strategies.base import Context, Metrics, Strategy
     from remuda.strategies.cellular import Cellular
     from remuda.strategies.class_parallel import ClassParallel
     from remuda.strategies.fl_gan import FLGAN
@@ -22,12 +22,23 @@ STRATEGIES: Choices[type["Strategy"]] = Choices(
     }
 )
 
+# What a strategy's members are called; "member" if a strategy is not listed.
+MEMBER_NOUNS = {
+    "standalone": "pair",
+    "class-parallel": "class",
+    "cellular": "cell",
+    "md-gan": "worker",
+    "fl-gan": "worker",
+}
+
 __all__ = [
     "FLGAN",
     "MDGAN",
+    "MEMBER_NOUNS",
     "STRATEGIES",
     "Cellular",
     "ClassParallel",
+    "Context",
     "Metrics",
     "Standalone",
     "Strategy",
@@ -36,7 +47,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "base": ["Metrics", "Strategy"],
+        "base": ["Context", "Metrics", "Strategy"],
         "cellular": ["Cellular"],
         "class_parallel": ["ClassParallel"],
         "fl_gan": ["FLGAN"],

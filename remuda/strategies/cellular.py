@@ -14,8 +14,9 @@ for generative adversarial neural networks", 2020: Lipizzaner and Mustangs on MP
 A round is one such iteration. The model is the best neighbourhood's mixture of generators.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -24,13 +25,14 @@ from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Scan
 from remuda.errors import UserError
-from remuda.gan import Pair
+from remuda.gan import GAN, Pair
 from remuda.gan.contest import Contest, Drawing, Sides, Turns
 from remuda.population import mixture, survivors
 from remuda.population.selection import FITNESSES, draw_present, fittest, tournament
 from remuda.population.topology import Links, links, neighbourhoods, read_schedule
-from remuda.strategies.base import Metrics, Strategy
+from remuda.strategies.base import Context, Metrics, Mixture, Strategy
 from remuda.tensors import random, trees
+from remuda.tensors.functions import Partial
 
 Neighbourhood = Literal["von-neumann", "moore", "ring", "none"]
 
@@ -79,6 +81,12 @@ class Cellular(Strategy):
         0  # rounds after which one cell leaves for good, and so on to the last; 0 = none
     )
 
+    # Table III of the paper. One core more than cells: the coordinator's.
+    paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {
+        "2x2": (5, 8.53),
+        "3x3": (10, 13.65),
+        "4x4": (17, 15.17),
+    }
     partitions: ClassVar[tuple[str, ...]] = ("all", "subset", "iid", "class", "dirichlet")
 
     def __post_init__(self):
@@ -115,16 +123,15 @@ class Cellular(Strategy):
         read_schedule(self.schedule)
 
     @property
-    def wants_look(self) -> bool:
+    def needs_features(self) -> bool:
         return self.mixture_by == "network"
 
     @property
     def grid(self) -> tuple[int, int]:
         return self.height, self.width
 
-    @property
-    def contest(self) -> Contest:
-        return Contest(self.gan, self.discriminator_steps, self.lr_mutation > 0, self.mustangs)
+    def contest(self, gan: GAN) -> Contest:
+        return Contest(gan, self.discriminator_steps, self.lr_mutation > 0, self.mustangs)
 
     def num_members(self, requested: int, num_classes: int) -> int:
         size = self.height * self.width
@@ -134,9 +141,6 @@ class Cellular(Strategy):
                 "set strategy.height and strategy.width"
             )
         return size
-
-    def num_labels(self, num_members: int, num_classes: int) -> int:
-        return num_classes if self.gan.networks.conditional else 0
 
     @property
     def batches_per_turn(self) -> int:
@@ -157,11 +161,22 @@ class Cellular(Strategy):
     def steps_in(self, num_batches: int) -> int:
         return num_batches // self.batches_per_turn * (1 + self.skip_discriminator)
 
-    def alive(self, size: int, t: int) -> Tensor:
-        num_lost = (t - 1) // self.lose_every if self.lose_every else 0
-        return survivors(random.key(self.seed, "lose"), size, num_lost)
+    def batches_for(self, steps: int) -> int:
+        num_turns = -(-steps // (1 + self.skip_discriminator))
+        return num_turns * self.batches_per_turn
 
-    def links(self, size: int, t: int) -> Links:
+    def grow(self, times: int, members: int) -> tuple[Self, int]:
+        """Multiply the rows of the grid; the grid decides the number of members."""
+        return replace(self, height=times * self.height), members
+
+    def exchange_table(self, size: int, seed: int) -> Tensor:
+        return neighbourhoods(self.height, self.width, self.neighbourhood)
+
+    def alive(self, context: Context, size: int, t: int) -> Tensor:
+        num_lost = (t - 1) // self.lose_every if self.lose_every else 0
+        return survivors(random.key(context.seed, "lose"), size, num_lost)
+
+    def links(self, context: Context, size: int, t: int) -> Links:
         """Who is whose neighbour in round t; as wide as the widest neighbourhood of the run."""
         kinds = {1: self.neighbourhood, **read_schedule(self.schedule)}
         tables = {
@@ -169,17 +184,19 @@ class Cellular(Strategy):
         }
         current = max(start for start in tables if start <= t)
         return links(
-            tables[current], self.alive(size, t), max(table.shape[1] for table in tables.values())
+            tables[current],
+            self.alive(context, size, t),
+            max(table.shape[1] for table in tables.values()),
         )
 
-    def init(self, engine: Engine) -> Cell:
-        table, present = self.links(engine.size, 1)
+    def init(self, context: Context, engine: Engine) -> Cell:
+        table, present = self.links(context, engine.size, 1)
 
         def create(member: int) -> Cell:
             # The first of a cell is seeded as its only one would be.
             numbers = [(), *((i,) for i in range(1, self.population))]
-            sides = self.contest.enter(
-                [random.key(self.seed, "init", member, *number) for number in numbers]
+            sides = self.contest(context.gan).enter(
+                [random.key(context.seed, "init", member, *number) for number in numbers]
             )
             weights = mixture.uniform(present[member])
             return Cell(
@@ -192,31 +209,39 @@ class Cellular(Strategy):
 
         return engine.create(create)
 
-    def round(self, engine: Engine, state: Cell, real: Batch, t: int) -> tuple[Cell, Metrics]:
-        table, present = self.links(engine.size, t)
+    def round(
+        self, context: Context, engine: Engine, state: Cell, real: Batch, t: int
+    ) -> tuple[Cell, Metrics]:
+        table, present = self.links(context, engine.size, t)
         here = torch.tensor(list(engine.members))
         around, there, alive = (
-            each[here].to(engine.device) for each in (table, present, self.alive(engine.size, t))
+            each[here].to(engine.device)
+            for each in (table, present, self.alive(context, engine.size, t))
         )
-        keys = random.keys(self.seed, "cells", engine.members, t, device=engine.device)
+        keys = random.keys(context.seed, "cells", engine.members, t, device=engine.device)
         shown = real.images[:, 0], real.labels[:, 0]  # by which fitness is measured
         with engine.timed("gather"):
             centres = engine.take(trees.map(lambda leaf: leaf[:, 0], state.sides), table)
         with engine.timed("update_genomes"):
-            chosen = engine.map(self.select, state.sides, centres, there, *shown, keys)
+            chosen = engine.map(
+                Partial(self.select, context), state.sides, centres, there, *shown, keys
+            )
         with engine.timed("mutate"):
             chosen = engine.map(self.mutate, chosen, keys)
         with engine.timed("train"):
-            turns = self.turns(engine, real, there, t)
+            turns = self.turns(context, engine, real, there, t)
             (trained, _), losses = engine.map(
-                Scan(self.train), (chosen, self.opponents(centres)), turns
+                Scan(Partial(self.train, context)), (chosen, self.opponents(centres)), turns
             )
         with engine.timed("update_genomes"):
-            sides = engine.map(self.replace, state.sides, trained, centres, there, *shown, keys)
+            sides = engine.map(
+                Partial(self.replace, context), state.sides, trained, centres, there, *shown, keys
+            )
         with engine.timed("mutate"):
             moved = (state.around != around).any(1, keepdim=True)
             weights = torch.where(moved, mixture.uniform(there), state.weights)
             state = self.mix(
+                context,
                 engine,
                 Cell(sides, around, weights, state.distance, alive),
                 real,
@@ -235,6 +260,7 @@ class Cellular(Strategy):
 
     def select(
         self,
+        context: Context,
         own: Sides,
         centres: Sides,
         present: Tensor,
@@ -246,7 +272,7 @@ class Cellular(Strategy):
         if self.selection == "none":
             return own
         everyone, there = self._everyone(own, centres, present)
-        fitnesses = self._fitnesses(everyone, there, images, labels, key)
+        fitnesses = self._fitnesses(context, everyone, there, images, labels, key)
         sides = []
         for number, (side, fitness) in enumerate(zip(everyone, fitnesses, strict=True), start=1):
             draws = [random.fold(random.fold(key, number), i) for i in range(self.population)]
@@ -270,14 +296,17 @@ class Cellular(Strategy):
             sides.append(side._replace(lr=torch.where(due, (side.lr + steps).abs(), side.lr)))
         return Sides(*sides)
 
-    def train(self, carry: tuple[Sides, Any], turns: Turns) -> tuple[tuple[Sides, Any], Metrics]:
+    def train(
+        self, context: Context, carry: tuple[Sides, Any], turns: Turns
+    ) -> tuple[tuple[Sides, Any], Metrics]:
         sides, others = carry
         turns = turns._replace(images=to_unit(turns.images))
-        sides, losses = self.contest.train(sides, others or None, turns)
+        sides, losses = self.contest(context.gan).train(sides, others or None, turns)
         return (sides, others), losses
 
     def replace(
         self,
+        context: Context,
         own: Sides,
         trained: Sides,
         centres: Sides,
@@ -289,7 +318,7 @@ class Cellular(Strategy):
         """The fittest of the cell's own and the trained stay, the centre first; or the trained in any case."""
         candidates = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
         everyone, there = self._everyone(candidates, centres, present)
-        fitnesses = self._fitnesses(everyone, there, images, labels, key)
+        fitnesses = self._fitnesses(context, everyone, there, images, labels, key)
         first, last = self.population if self.replacement == "always" else 0, 2 * self.population
         kept = [
             trees.row(side, first + fittest(fitness[first:last], self.population))
@@ -303,11 +332,17 @@ class Cellular(Strategy):
         return everyone, torch.cat([present[:1].expand(len(own.generators.lr)), present[1:]])
 
     def _fitnesses(
-        self, sides: Sides, there: Tensor, images: Tensor, labels: Tensor, key: Tensor
+        self,
+        context: Context,
+        sides: Sides,
+        there: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        key: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Of everyone against those there."""
         measure = FITNESSES[self.fitness]
-        return self.contest.fitnesses(
+        return self.contest(context.gan).fitnesses(
             sides,
             lambda losses: measure(losses, there),
             to_unit(images),
@@ -323,13 +358,13 @@ class Cellular(Strategy):
             return ()
         return trees.map(lambda leaf: leaf[:, 1:], centres)
 
-    def turns(self, engine: Engine, real: Batch, there: Tensor, t: int) -> Turns:
+    def turns(self, context: Context, engine: Engine, real: Batch, there: Tensor, t: int) -> Turns:
         """What is played with in a round (cells, turns, batches of a turn, ...); drawn as ``train_pairs`` draws."""
         shape = real.labels.shape[1] // self.batches_per_turn, self.batches_per_turn
         images, labels = (leaf.unflatten(1, shape) for leaf in real)
-        keys = random.keys(self.seed, "steps", engine.members, t, device=engine.device)
+        keys = random.keys(context.seed, "steps", engine.members, t, device=engine.device)
         noise = engine.map(
-            lambda key: random.normal(key, (*labels.shape[1:], self.gan.networks.latent)), keys
+            lambda key: random.normal(key, (*labels.shape[1:], context.gan.networks.latent)), keys
         )
         places = torch.arange(real.labels.shape[1], device=engine.device).reshape(1, *shape)
         pool = there[:, :1].expand(-1, self.population)
@@ -348,15 +383,25 @@ class Cellular(Strategy):
         )
 
     def mix(
-        self, engine: Engine, state: Cell, real: Batch, present: Tensor, table: Tensor, keys: Tensor
+        self,
+        context: Context,
+        engine: Engine,
+        state: Cell,
+        real: Batch,
+        present: Tensor,
+        table: Tensor,
+        keys: Tensor,
     ) -> Cell:
         """One step of every mixture's weights; only features travel."""
         every = torch.arange(self.mixture_samples, device=engine.device) % real.labels[0].numel()
         images = engine.map(
-            self._draw_images, state.sides.generators, real.labels.flatten(1)[:, every], keys
+            Partial(self._draw_images, context),
+            state.sides.generators,
+            real.labels.flatten(1)[:, every],
+            keys,
         )
         known = to_unit(real.images.flatten(1, 2)[:, : self.mixture_samples])
-        seen = self.look(torch.cat([images, known], 1).flatten(0, 1)).unflatten(
+        seen = context.features(torch.cat([images, known], 1).flatten(0, 1)).unflatten(
             0, (len(images), -1)
         )
         features, truth = seen[:, : self.mixture_samples], seen[:, self.mixture_samples :]
@@ -365,11 +410,15 @@ class Cellular(Strategy):
         )
         return state._replace(weights=weights, distance=distance)
 
-    def _draw_images(self, generators, labels: Tensor, key: Tensor) -> Tensor:
+    def _draw_images(self, context: Context, generators, labels: Tensor, key: Tensor) -> Tensor:
         """By the centre, with labels as the real images have them."""
         centre = trees.row(generators, 0)
-        noise = random.normal(random.fold(key, 7), (self.mixture_samples, self.gan.networks.latent))
-        return self.gan.generate(Pair(centre.player, centre.player, centre.average), noise, labels)
+        noise = random.normal(
+            random.fold(key, 7), (self.mixture_samples, context.gan.networks.latent)
+        )
+        return context.gan.generate(
+            Pair(centre.player, centre.player, centre.average), noise, labels
+        )
 
     def _improve(
         self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor
@@ -385,18 +434,82 @@ class Cellular(Strategy):
         """The cell whose neighbourhood's mixture is closest to the data."""
         return int(torch.where(state.alive, state.distance, torch.inf).argmin())
 
-    def generate(self, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:
-        return self.generate_from(state, self.best(state), noise, labels)
+    def generate(self, context: Context, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:
+        return self.generate_from(context, state, self.best(state), noise, labels)
 
-    def generate_from(self, state: Cell, cell: int, noise: Tensor, labels: Tensor) -> Tensor:
+    def generate_from(
+        self, context: Context, state: Cell, cell: int, noise: Tensor, labels: Tensor
+    ) -> Tensor:
         """Images by a cell's mixture."""
         slots = mixture.draw(state.weights[cell], noise)
-        images = noise.new_empty(len(noise), *self.gan.shape)
+        images = noise.new_empty(len(noise), *context.gan.shape)
         for slot in torch.unique(slots).tolist():
             mine = slots == slot
             centre = trees.map(
                 lambda leaf, i=int(state.around[cell, slot]): leaf[i, 0], state.sides.generators
             )
             pair = Pair(centre.player, centre.player, centre.average)
-            images[mine] = self.gan.generate(pair, noise[mine], labels[mine])
+            images[mine] = context.gan.generate(pair, noise[mine], labels[mine])
         return images
+
+    def mixtures(self, state: Cell) -> list[Mixture]:
+        best, found = self.best(state), []
+        for cell in range(len(state.weights)):
+            weights: dict[int, float] = {}
+            slots = zip(state.around[cell].tolist(), state.weights[cell].tolist(), strict=True)
+            for other, weight in slots:  # empty slots hold the cell itself, with weight 0
+                weights[other] = weights.get(other, 0.0) + weight
+            row, column = divmod(cell, self.width)
+            alive, distance = bool(state.alive[cell]), float(state.distance[cell])
+            found.append(Mixture(cell, row, column, weights, distance, alive, cell == best))
+        return found
+
+    def choose_mixture(self, state: Cell, cell: int) -> Cell:
+        distance = torch.full_like(state.distance, torch.inf)
+        distance[cell] = 0.0
+        return state._replace(distance=distance)
+
+    def evolve_mixtures(
+        self,
+        context: Context,
+        state: Cell,
+        draw_real: Callable[[int], Batch],
+        t: int,
+        steps: int,
+    ) -> tuple[list[float], Cell]:
+        real = draw_real(-(-self.mixture_samples // self.batch_size))
+        features, truth = self.compare(context, state, real, t)
+        present = self.links(context, len(features), t).present.to(features.device)
+        before, after, weights = [], [], []
+        for cell, own in enumerate(state.weights):
+            means = mixture.kernels(features[state.around[cell]], truth[cell])
+            distance = mixture.distance(own, means)
+            before.append(float(distance))
+            key = torch.tensor(random.key(context.seed, "mixture", t, cell), device=own.device)
+            for step in range(steps):
+                noise = random.normal(random.fold(key, step), own.shape)
+                own, distance = mixture.improve(
+                    own, present[cell], noise, self.mixture_mutation, means
+                )
+            weights.append(own)
+            after.append(distance)
+        return before, state._replace(weights=torch.stack(weights), distance=torch.stack(after))
+
+    def compare(self, context: Context, state: Cell, real: Batch, t: int) -> tuple[Tensor, Tensor]:
+        """Return features (cells, n, d) of samples of every cell's own generator and of real images."""
+        num = self.mixture_samples
+        images, labels = (leaf.flatten(1, 2)[:, :num] for leaf in real)
+        only_own = torch.zeros_like(state.weights)
+        only_own[:, 0] = 1.0
+        features = []
+        for cell in range(len(state.weights)):
+            key = torch.tensor(
+                random.key(context.seed, "mixture-samples", t, cell), device=only_own.device
+            )
+            noise = random.normal(key, (num, context.gan.networks.latent))
+            samples = self.generate_from(
+                context, state._replace(weights=only_own), cell, noise, labels[cell]
+            )
+            features.append(context.features(samples))
+        truth = context.features(to_unit(images.flatten(0, 1))).unflatten(0, images.shape[:2])
+        return torch.stack(features), truth

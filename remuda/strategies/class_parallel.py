@@ -19,8 +19,8 @@ from torch import Tensor
 from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
-from remuda.gan import Pair
-from remuda.strategies.base import Metrics, Strategy
+from remuda.gan import GAN, Pair
+from remuda.strategies.base import Context, Metrics, Strategy
 from remuda.tensors import trees
 
 
@@ -36,18 +36,20 @@ class ClassParallel(Strategy):
             )
         return requested or num_classes
 
-    def num_labels(self, num_members: int, num_classes: int) -> int:
+    def num_labels(self, gan: GAN, num_members: int) -> int:
         return num_members
 
-    def init(self, engine: Engine) -> Pair:
-        return self.new_pairs(engine)
+    def init(self, context: Context, engine: Engine) -> Pair:
+        return self.new_pairs(context, engine)
 
-    def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
-        return self.train_pairs(engine, state, real, t)
+    def round(
+        self, context: Context, engine: Engine, state: Pair, real: Batch, t: int
+    ) -> tuple[Pair, Metrics]:
+        return self.train_pairs(context, engine, state, real, t)
 
-    def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        images = noise.new_empty(len(noise), *self.gan.shape)
+    def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        images = noise.new_empty(len(noise), *context.gan.shape)
         for label in torch.unique(labels).tolist():
             mine = labels == label
-            images[mine] = self.gan.generate(trees.row(state, label), noise[mine], labels[mine])
+            images[mine] = context.gan.generate(trees.row(state, label), noise[mine], labels[mine])
         return images

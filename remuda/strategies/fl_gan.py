@@ -13,7 +13,7 @@ A round is E local epochs and one averaging.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from remuda.gan import Pair, Player
 from remuda.gan.lipschitz import vector_names
 from remuda.gan.optimizers import Moments
 from remuda.networks.layers import BatchNorm2d
-from remuda.strategies.base import Metrics, Strategy
+from remuda.strategies.base import Context, Metrics, Strategy, TrafficPlan
 from remuda.strategies.md_gan import WORKERS
 from remuda.tensors import random, trees
 from remuda.tensors.trees import Tree
@@ -55,49 +55,49 @@ class FLGAN(Strategy):
         if not 0 < self.fraction <= 1:
             raise UserError(f"strategy.fraction must be above 0 and at most 1, not {self.fraction}")
 
-    def bind(self, *args: Any, **settings: Any) -> Self:
-        bound = super().bind(*args, **settings)
-        if self.local_norms and not (
-            norm_names(bound.gan.generator) | norm_names(bound.gan.discriminator)
-        ):
-            raise UserError(
-                "strategy.local_norms has no meaning for networks without BatchNorm: leave it at false"
-            )
-        return bound
+    def check(self, context: Context) -> None:
+        super().check(context)
+        gan = context.gan
+        if self.local_norms and not (norm_names(gan.generator) | norm_names(gan.discriminator)):
+            raise UserError("strategy.local_norms needs networks with BatchNorm: leave it at false")
 
     def num_members(self, requested: int, num_classes: int) -> int:
         return requested or WORKERS
 
-    def num_labels(self, num_members: int, num_classes: int) -> int:
-        return num_classes if self.gan.networks.conditional else 0
-
     def batches_per_round(self, images_per_member: float) -> int:
         return self.epochs * super().batches_per_round(images_per_member)
 
-    def init(self, engine: Engine) -> Pair:
-        """All begin with the same weights."""
-        first = self.gan.init(random.key(self.seed, "init", 0))
-        return engine.create(lambda member: self.alike(member, first))
+    def traffic_plan(self, num_workers: int) -> TrafficPlan:
+        return TrafficPlan(epochs=self.epochs, epochs_per_round=self.epochs)
 
-    def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
-        trained, losses = self.train_pairs(engine, state, real, t)
-        weights = self.weights(engine.size, t)
+    def init(self, context: Context, engine: Engine) -> Pair:
+        """All begin with the same weights."""
+        first = context.gan.init(random.key(context.seed, "init", 0))
+        return engine.create(lambda member: self.alike(context, member, first))
+
+    def round(
+        self, context: Context, engine: Engine, state: Pair, real: Batch, t: int
+    ) -> tuple[Pair, Metrics]:
+        trained, losses = self.train_pairs(context, engine, state, real, t)
+        weights = self.weights(context, engine.size, t)
         if self.fraction < 1:  # who does not take part stays as it was
             active = (weights > 0)[list(engine.members)].to(engine.device)
             trained = engine.map(_if_active, active, trained, state)
         generator, discriminator, average = trained
         if self.sync != "discriminator":
-            generator = self.average(engine, generator, weights, self.gan.generator)
-            average = self._mean_but(engine, average, self.local_names(self.gan.generator), weights)
+            generator = self.average(engine, generator, weights, context.gan.generator)
+            average = self._mean_but(
+                engine, average, self.local_names(context.gan.generator), weights
+            )
         if self.sync != "generator":
-            discriminator = self.average(engine, discriminator, weights, self.gan.discriminator)
+            discriminator = self.average(engine, discriminator, weights, context.gan.discriminator)
         return Pair(generator, discriminator, average), losses
 
-    def weights(self, size: int, t: int) -> Tensor:
+    def weights(self, context: Context, size: int, t: int) -> Tensor:
         """What each member counts in round t: the size of its data if it takes part, otherwise nothing."""
-        sizes = torch.tensor(self.share_sizes or [1] * size, dtype=torch.float64)
+        sizes = torch.tensor(context.shares or [1] * size, dtype=torch.float64)
         num_active = max(1, round(self.fraction * size))
-        active = random.permutation(torch.tensor(random.key(self.seed, "active", t)), size)[
+        active = random.permutation(torch.tensor(random.key(context.seed, "active", t)), size)[
             :num_active
         ]
         weights = torch.zeros(size, dtype=torch.float64)
@@ -140,15 +140,15 @@ class FLGAN(Strategy):
         """Who comes late begins with a copy of another's pair."""
         return trees.resize(state, size)
 
-    def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+    def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
         """By the server's generator: the mean of all. Where generators are not averaged, by each in turn."""
         num_members = trees.leaves(state)[0].shape[0]
         if self.sync != "discriminator":
-            return self.gan.generate(trees.map(_mean_row, state), noise, labels)
-        images = noise.new_empty(len(noise), *self.gan.shape)
+            return context.gan.generate(trees.map(_mean_row, state), noise, labels)
+        images = noise.new_empty(len(noise), *context.gan.shape)
         for member in range(num_members):
             mine = torch.arange(len(noise), device=noise.device) % num_members == member
-            images[mine] = self.gan.generate(trees.row(state, member), noise[mine], labels[mine])
+            images[mine] = context.gan.generate(trees.row(state, member), noise[mine], labels[mine])
         return images
 
 

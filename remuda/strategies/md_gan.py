@@ -28,8 +28,9 @@ from remuda.gan import Pair, Player
 from remuda.gan.players import blend
 from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
-from remuda.strategies.base import Metrics, Strategy
+from remuda.strategies.base import Context, Metrics, Strategy, TrafficPlan
 from remuda.tensors import random, trees
+from remuda.tensors.functions import Partial
 from remuda.tensors.trees import Tree
 
 WORKERS = 10  # as in most of the paper's experiments
@@ -90,50 +91,64 @@ class MDGAN(Strategy):
             else self.num_fake_batches
         )
 
-    def num_labels(self, num_members: int, num_classes: int) -> int:
-        return num_classes if self.gan.networks.conditional else 0
-
     def batches_per_round(self, images_per_member: float) -> int:
         return self.steps_per_round or int(-(-images_per_member // self.batch_size))
 
     def steps_in(self, num_batches: int) -> int:
         return num_batches
 
-    def init(self, engine: Engine) -> State:
-        """All workers begin with the same weights."""
-        first = self.gan.init(random.key(self.seed, "init", 0))
-        server = trees.to(Server(first.generator, first.average), engine.device)
-        return State(server, engine.create(lambda member: self.alike(member, first).discriminator))
+    def batches_for(self, steps: int) -> int:
+        return steps
 
-    def round(self, engine: Engine, state: State, real: Batch, t: int) -> tuple[State, Metrics]:
-        alive = self.alive(engine, t)
-        state, losses = engine.loop(self.iterate, state, *self._inputs(engine, real, alive, t))
+    def traffic_plan(self, num_workers: int) -> TrafficPlan:
+        return TrafficPlan(
+            num_fake_batches=self.num_batches(num_workers),
+            epochs=self.swap_every or 1,
+            swaps=self.swap_every > 0,
+        )
+
+    def init(self, context: Context, engine: Engine) -> State:
+        """All workers begin with the same weights."""
+        first = context.gan.init(random.key(context.seed, "init", 0))
+        server = trees.to(Server(first.generator, first.average), engine.device)
+        return State(
+            server, engine.create(lambda member: self.alike(context, member, first).discriminator)
+        )
+
+    def round(
+        self, context: Context, engine: Engine, state: State, real: Batch, t: int
+    ) -> tuple[State, Metrics]:
+        alive = self.alive(context, engine, t)
+        inputs = self._inputs(context, engine, real, alive, t)
+        state, losses = engine.loop(Partial(self.iterate, context), state, *inputs)
         if self.swap_every and t % self.swap_every == 0:
-            source = derangement(random.key(self.seed, "swap", t), alive)
+            source = derangement(random.key(context.seed, "swap", t), alive)
             state = state._replace(workers=self.swap(engine, state.workers, source))
         return state, {name: values.mean(0) for name, values in losses.items()}
 
-    def alive(self, engine: Engine, t: int) -> Tensor:
+    def alive(self, context: Context, engine: Engine, t: int) -> Tensor:
         num_lost = (t - 1) // self.lose_every if self.lose_every else 0
-        return survivors(random.key(self.seed, "lose"), engine.size, num_lost)
+        return survivors(random.key(context.seed, "lose"), engine.size, num_lost)
 
-    def _inputs(self, engine: Engine, real: Batch, alive: Tensor, t: int) -> tuple[Tree, ...]:
+    def _inputs(
+        self, context: Context, engine: Engine, real: Batch, alive: Tensor, t: int
+    ) -> tuple[Tree, ...]:
         """What the iterations of a round use, with a leading axis of iterations; all of it drawn from keys."""
         steps, k = real.labels.shape[1], self.num_batches(engine.size)
         device, key = (
             engine.device,
-            random.keys(self.seed, "steps", [0], t, device=engine.device)[0],
+            random.keys(context.seed, "steps", [0], t, device=engine.device)[0],
         )
-        noise = random.normal(key, (steps, k, self.batch_size, self.gan.networks.latent))
+        noise = random.normal(key, (steps, k, self.batch_size, context.gan.networks.latent))
         classes = random.bits(random.fold(key, 2), (steps, k, self.batch_size)) & 0x7FFFFFFF
-        classes = classes.long() % max(1, self.gan.num_classes)
+        classes = classes.long() % max(1, context.gan.num_classes)
         places = batch_places(alive, k).to(device)
         mine = places[torch.tensor(list(engine.members), device=device)]
         updates = torch.arange(steps * self.discriminator_steps, device=device).reshape(
             steps, 1, -1
         )
         keys = random.fold(
-            random.keys(self.seed, "steps", engine.members, t, device=device)[:, None], updates
+            random.keys(context.seed, "steps", engine.members, t, device=device)[:, None], updates
         )
         images, labels = (leaf.transpose(0, 1) for leaf in real)
         weights = (alive.float() / alive.sum()).to(device).expand(steps, -1)
@@ -150,6 +165,7 @@ class MDGAN(Strategy):
 
     def iterate(
         self,
+        context: Context,
         engine: Engine,
         state: State,
         images,
@@ -162,23 +178,30 @@ class MDGAN(Strategy):
         weights,
     ) -> tuple[State, Metrics]:
         """One global iteration: lines 4 to 10 and 27 to 40 of algorithm 1."""
-        fakes = engine.scatter(self.hand_out, state.server, noise, classes, places)
+        fakes = engine.scatter(
+            Partial(self.hand_out, context), state.server, noise, classes, places
+        )
         workers, feedback, losses = engine.map(
-            self.judge, state.workers, fakes, asked, images, labels, keys
+            Partial(self.judge, context), state.workers, fakes, asked, images, labels, keys
         )
         server = engine.gather(
-            self.descend, (state.server, noise, classes, places, weights), feedback
+            Partial(self.descend, context),
+            (state.server, noise, classes, places, weights),
+            feedback,
         )
         return State(server, workers), losses
 
-    def hand_out(self, server: Server, noise: Tensor, classes: Tensor, places: Tensor) -> Tensor:
+    def hand_out(
+        self, context: Context, server: Server, noise: Tensor, classes: Tensor, places: Tensor
+    ) -> Tensor:
         """For every worker the batch to judge and the batch to train on (N, 2, b, ...); where k = 1, one for both."""
-        fakes, _, _ = self.gan.imagine(server.generator, noise.flatten(0, 1), classes.flatten())
+        fakes, _, _ = context.gan.imagine(server.generator, noise.flatten(0, 1), classes.flatten())
         batches = fakes.unflatten(0, noise.shape[:2])
         return batches[places] if len(noise) > 1 else batches[places[:, :1]]
 
     def judge(
         self,
+        context: Context,
         worker: Player,
         fakes: Tensor,
         asked: Tensor,
@@ -190,11 +213,11 @@ class MDGAN(Strategy):
         judged, learnt = fakes[0], fakes[-1]
         losses = []
         for step in range(self.discriminator_steps):
-            worker, loss = self.gan.discriminate(
+            worker, loss = context.gan.discriminate(
                 worker, to_unit(images), learnt, labels, keys[step], asked[1]
             )
             losses.append(loss)
-        worker, feedback, generator_loss = self.gan.judge(worker, judged, asked[0])
+        worker, feedback, generator_loss = context.gan.judge(worker, judged, asked[0])
         return (
             worker,
             feedback,
@@ -202,11 +225,14 @@ class MDGAN(Strategy):
         )
 
     def descend(
-        self, server: tuple[Server, Tensor, Tensor, Tensor, Tensor], feedback: Tensor
+        self,
+        context: Context,
+        server: tuple[Server, Tensor, Tensor, Tensor, Tensor],
+        feedback: Tensor,
     ) -> Server:
         """Pull the workers' mean feedback back through the generator and step it."""
         (generator, average), noise, classes, places, weights = server
-        _, buffers, pull = self.gan.imagine(generator, noise.flatten(0, 1), classes.flatten())
+        _, buffers, pull = context.gan.imagine(generator, noise.flatten(0, 1), classes.flatten())
         shares = (
             one_hot(places[:, 0], len(noise)).T * weights
         )  # (k, N): who judged which batch, and what it counts
@@ -214,7 +240,7 @@ class MDGAN(Strategy):
         gradients = torch.einsum(
             "kn,n...->k...", shares, torch.where(is_there, feedback, 0.0)
         )  # 0 times NaN is not 0
-        generator = self.gan.descend(
+        generator = context.gan.descend(
             generator._replace(buffers=buffers), pull(gradients.flatten(0, 1))
         )
         return Server(generator, blend(average, generator, self.ema) if self.ema else average)
@@ -244,8 +270,8 @@ class MDGAN(Strategy):
             )
         return state._replace(workers=trees.resize(state.workers, size))
 
-    def generate(self, state: State, noise: Tensor, labels: Tensor) -> Tensor:
-        return self.gan.generate(
+    def generate(self, context: Context, state: State, noise: Tensor, labels: Tensor) -> Tensor:
+        return context.gan.generate(
             Pair(state.server.generator, state.workers, state.server.average), noise, labels
         )
 

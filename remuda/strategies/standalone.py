@@ -7,7 +7,7 @@ conditional generative adversarial neural networks on image data".
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from torch import Tensor
 
@@ -15,7 +15,7 @@ from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import Pair
-from remuda.strategies.base import Metrics, Strategy
+from remuda.strategies.base import Context, Metrics, Strategy
 from remuda.tensors import trees
 
 
@@ -30,14 +30,18 @@ class Standalone(Strategy):
             )
         return 1
 
-    def num_labels(self, num_members: int, num_classes: int) -> int:
-        return num_classes if self.gan.networks.conditional else 0
+    def grow(self, times: int, members: int) -> tuple[Self, int]:
+        raise UserError(
+            "standalone trains one member, which cannot grow with the ranks: choose another recipe"
+        )
 
-    def init(self, engine: Engine) -> Pair:
-        return self.new_pairs(engine)
+    def init(self, context: Context, engine: Engine) -> Pair:
+        return self.new_pairs(context, engine)
 
-    def round(self, engine: Engine, state: Pair, real: Batch, t: int) -> tuple[Pair, Metrics]:
-        return self.train_pairs(engine, state, real, t)
+    def round(
+        self, context: Context, engine: Engine, state: Pair, real: Batch, t: int
+    ) -> tuple[Pair, Metrics]:
+        return self.train_pairs(context, engine, state, real, t)
 
-    def generate(self, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        return self.gan.generate(trees.row(state, 0), noise, labels)
+    def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        return context.gan.generate(trees.row(state, 0), noise, labels)

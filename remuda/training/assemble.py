@@ -22,8 +22,8 @@ from remuda.record import checkpoints
 from remuda.record.checkpoints import Checkpoint
 from remuda.record.record import DataFacts
 from remuda.scores.features.network import find_network
-from remuda.strategies import Strategy
-from remuda.strategies.base import Look
+from remuda.strategies import Context, Strategy
+from remuda.strategies.base import FeatureExtractor
 from remuda.system.devices import find_device, usable_cores
 from remuda.tensors import trees
 from remuda.training import failures as losses
@@ -34,6 +34,7 @@ class Herd:
     """Everything that a loop needs but the state."""
 
     strategy: Strategy
+    context: Context
     engine: Metered
     batches: Batches
     facts: DataFacts
@@ -48,7 +49,7 @@ class Herd:
     @property
     def num_labels(self) -> int:
         """That the trained model can be asked for."""
-        return self.strategy.num_labels(self.engine.size, len(self.facts.classes))
+        return self.strategy.num_labels(self.context.gan, self.engine.size)
 
     @property
     def hosted(self) -> list[int]:
@@ -62,7 +63,7 @@ class Herd:
 
     def start(self) -> Any:
         """The state before the first round."""
-        return self.strategy.init(self.engine)
+        return self.strategy.init(self.context, self.engine)
 
     def restore(self, checkpoint: Checkpoint | None) -> Any:
         """The state of a checkpoint; rank 0 reads it, and the others, which have none, receive their rows."""
@@ -72,7 +73,7 @@ class Herd:
 
     def _read(self, checkpoint: Checkpoint) -> Any:
         there = checkpoints.members(checkpoint)
-        whole = checkpoints.load(checkpoint, self.strategy.init(Stacked(len(there))))
+        whole = checkpoints.load(checkpoint, self.strategy.init(self.context, Stacked(len(there))))
         if there == self.sites:
             return whole
         if self.strategy.on_failure == "drop" and set(self.sites) < set(
@@ -96,7 +97,7 @@ class Herd:
         """The state after round t, and what the members hosted here report."""
         self.engine.reset()
         real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
-        return self.strategy.round(self.engine, state, real, t)
+        return self.strategy.round(self.context, self.engine, state, real, t)
 
     def report(self, metrics: dict[str, Tensor]) -> dict[str, list[float]]:
         """What all members report, at rank 0; elsewhere nothing."""
@@ -121,7 +122,7 @@ class Herd:
         return {name: round(seconds, 4) for name, seconds in self.engine.seconds.items()}
 
     def model(self, state: Any, t: int) -> Model:
-        return Model(self.strategy, state, self.facts, self.num_labels, t)
+        return Model(self.strategy, self.context, state, self.facts, self.num_labels, t)
 
 
 def assemble(config: RunConfig, world: World | None = None) -> Herd:
@@ -140,9 +141,11 @@ def assemble(config: RunConfig, world: World | None = None) -> Herd:
     hosts, sites = spans(num_members, world.num_ranks), config.run.sites(num_members)
     shares = _shares(config, dataset, hosts, world)
     sizes, facts = _facts(config, dataset, shares, hosts, world)
-    look = _look(config, dataset, device, world) if config.strategy.wants_look else None
-    strategy = config.strategy.bind(
-        config.networks, dataset.shape, num_classes, config.run.seed, sizes, look
+    strategy, features = config.strategy, None
+    if strategy.needs_features:
+        features = _feature_extractor(config, dataset, device, world)
+    context = strategy.prepare(
+        config.networks, dataset.shape, num_classes, config.run.seed, sizes, features
     )
     engine = Metered(_engine(config.engine, num_members, device, world, config.strategy.grid))
     batches = Batches(
@@ -155,7 +158,7 @@ def assemble(config: RunConfig, world: World | None = None) -> Herd:
         mirror=config.data.mirror,
     )
     num_batches = strategy.batches_per_round(sum(sizes) / num_members)
-    return Herd(strategy, engine, batches, facts, num_batches, sites)
+    return Herd(strategy, context, engine, batches, facts, num_batches, sites)
 
 
 def _home(config: RunConfig, world: World) -> int:
@@ -169,7 +172,9 @@ def _home(config: RunConfig, world: World) -> int:
     return homes[world.rank]
 
 
-def _look(config: RunConfig, dataset: Dataset, device: torch.device, world: World) -> Look:
+def _feature_extractor(
+    config: RunConfig, dataset: Dataset, device: torch.device, world: World
+) -> FeatureExtractor:
     if dataset.images.is_floating_point():
         raise UserError(
             f"no network looks at the points of {dataset.name}: leave strategy.mixture_by at pixels"

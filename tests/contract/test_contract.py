@@ -7,9 +7,10 @@ from remuda.data import partition
 from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
 from remuda.engines import Metered, Stacked
+from remuda.errors import UserError
 from remuda.networks import DCGAN, MLP
 from remuda.networks.acgan import ACGANMLP
-from remuda.strategies import STRATEGIES
+from remuda.strategies import MEMBER_NOUNS, STRATEGIES
 from remuda.tensors import trees
 
 ENGINES = {
@@ -33,12 +34,13 @@ class Small:
     """A strategy with everything it needs to run some rounds on toy data."""
 
     def __init__(self, data, strategy, engine, networks="mlp", seed=3, **settings):
-        unbound = STRATEGIES[strategy](batch_size=4, steps_per_round=2, **settings)
-        self.strategy = unbound.bind(NETWORKS[networks], data.shape, len(data.classes), seed)
-        size = self.strategy.num_members(0, len(data.classes))
+        num_classes = len(data.classes)
+        self.strategy = STRATEGIES[strategy](batch_size=4, steps_per_round=2, **settings)
+        self.context = self.strategy.prepare(NETWORKS[networks], data.shape, num_classes, seed)
+        size = self.strategy.num_members(0, num_classes)
         self.engine = ENGINES[engine](size)
         config = DataConfig(partition=self.strategy.partitions[0])
-        shares = partition(data.labels, size, config, len(data.classes), seed)
+        shares = partition(data.labels, size, config, num_classes, seed)
         self.batches = Batches(
             data,
             shares,
@@ -49,12 +51,18 @@ class Small:
         )
         self.num_batches = self.strategy.batches_per_round(6)
 
+    def start(self):
+        return self.strategy.init(self.context, self.engine)
+
+    def generate(self, state, noise, labels):
+        return self.strategy.generate(self.context, state, noise, labels)
+
     def train(self, rounds, state=None, start=0):
-        state = self.strategy.init(self.engine) if state is None else state
+        state = self.start() if state is None else state
         metrics = []
         for t in range(start + 1, start + rounds + 1):
             real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
-            state, values = self.strategy.round(self.engine, state, real, t)
+            state, values = self.strategy.round(self.context, self.engine, state, real, t)
             metrics.append(values)
         return state, metrics
 
@@ -77,7 +85,7 @@ def networks(request):
 def test_a_round_learns_and_reports_every_member(toy_data, strategy, engine, networks):
     small = Small(toy_data, strategy, engine, networks)
     state, (metrics,) = small.train(1)
-    assert not trees.equal(state, small.strategy.init(small.engine))
+    assert not trees.equal(state, small.start())
     for name, values in metrics.items():
         assert values.shape == (small.engine.size,) and values.isfinite().all(), name
 
@@ -98,7 +106,7 @@ def test_a_fresh_start_from_saved_tensors_is_exact(toy_data, strategy, engine):
     half, _ = Small(toy_data, strategy, engine, "dcgan").train(2)
     saved = {name: leaf.clone() for name, leaf in trees.named_leaves(half)}
     again = Small(toy_data, strategy, engine, "dcgan")
-    state = trees.fill(again.strategy.init(again.engine), saved)
+    state = trees.fill(again.start(), saved)
     resumed, _ = again.train(2, state, start=2)
     assert trees.equal(whole, resumed)
 
@@ -123,14 +131,12 @@ def test_seeds_matter_and_repeat(toy_data, strategy, engine):
 def test_samples_have_the_shape_of_the_data(toy_data, strategy, networks):
     small = Small(toy_data, strategy, "stacked-loop", networks)
     state, _ = small.train(1)
-    num_labels = small.strategy.num_labels(small.engine.size, len(toy_data.classes))
+    num_labels = small.strategy.num_labels(small.context.gan, small.engine.size)
     labels = torch.arange(7) % max(1, num_labels)
     noise = torch.randn(7, 6)
-    images = small.strategy.generate(state, noise, labels)
+    images = small.generate(state, noise, labels)
     assert images.shape == (7, *toy_data.shape) and images.abs().max() <= 1
-    assert torch.allclose(
-        small.strategy.generate(state, noise[2:3], labels[2:3]), images[2:3], atol=1e-5
-    )
+    assert torch.allclose(small.generate(state, noise[2:3], labels[2:3]), images[2:3], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -151,3 +157,33 @@ def test_settings_common_to_all(toy_data, strategy, engine, settings):
     state, metrics = Small(toy_data, strategy, engine, "dcgan", **settings).train(2)
     assert all(values.isfinite().all() for line in metrics for values in line.values())
     assert all(leaf.isfinite().all() for leaf in trees.leaves(state))
+
+
+def test_batches_and_updates_are_counted_both_ways(strategy):
+    made = STRATEGIES[strategy](discriminator_steps=3)
+    assert [made.steps_in(made.batches_for(steps)) for steps in (1, 2, 12)] == [1, 2, 12]
+    fixed = STRATEGIES[strategy](steps_per_round=12)
+    assert fixed.steps_in(fixed.batches_per_round(100)) == 12
+
+
+def test_a_population_grows_or_says_why_not(strategy):
+    made = STRATEGIES[strategy]()
+    if made.num_members(0, 10) == 1:
+        with pytest.raises(UserError, match="cannot grow"):
+            made.grow(3, 0)
+        return
+    grown, members = made.grow(3, 0)
+    size = grown.num_members(members, 30)
+    assert size == (3 * made.num_members(0, 30) if made.grid else 3)
+    table = grown.exchange_table(size, seed=0)
+    assert len(table) == size and table.ndim == 2
+    assert (table != torch.arange(size)[:, None]).any(1).all(), "everyone takes from another"
+
+
+def test_every_strategy_can_be_asked_for_its_traffic_and_mixtures(strategy):
+    made = STRATEGIES[strategy]()
+    assert 1 <= made.traffic_plan(10).num_fake_batches <= 10
+    if not made.grid:
+        with pytest.raises(UserError, match="have mixtures"):
+            made.mixtures(None)
+    assert strategy in MEMBER_NOUNS

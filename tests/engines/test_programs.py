@@ -67,7 +67,7 @@ def test_a_step_in_pieces_equals_the_whole_step():
     """Three updates of the critic with a gradient penalty, then one of the generator: compiled as two pieces."""
     options = dict(loss="wasserstein", generator_lr=1e-2, ema=0.5, shift=0.5, cutout=0.5)
     strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options)
-    strategy = strategy.bind(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
+    context = strategy.prepare(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
     real = Batch(
         torch.randint(0, 256, (2, 6, 4, 1, 2, 2), dtype=torch.uint8),
         torch.zeros(2, 6, 4, dtype=torch.int64),
@@ -76,10 +76,11 @@ def test_a_step_in_pieces_equals_the_whole_step():
     ends = []
     for compiled in (True, False):
         engine = Stacked(2, DEVICE, "vmap", compile=compiled, precision="fp32")
-        state = strategy.init(engine)
+        state = strategy.init(context, engine)
         for t in (1, 2):
-            state, losses = strategy.round(engine, state, real, t)
+            state, losses = strategy.round(context, engine, state, real, t)
         assert all(values.shape == (2,) for values in losses.values())
+        assert len(engine.programs) == compiled, "the second round finds the program of the first"
         ends.append((state, losses))
     for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
         assert torch.allclose(a.double(), b.double(), atol=1e-5), name
@@ -165,13 +166,13 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
     changes = dict(shift=0.125, cutout=0.5) if loss == "wasserstein" else {}
     betas = dict(discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
     strategy = ClassParallel(batch_size=batch, loss=loss, **betas, **changes)
-    strategy = strategy.bind(networks, shape, members, seed=0)
+    context = strategy.prepare(networks, shape, members, seed=0)
     pixels = torch.randint(0, 256, (members, 1, batch, *shape), dtype=torch.uint8, device=DEVICE)
     real = Batch(pixels, torch.zeros(members, 1, batch, dtype=torch.int64, device=DEVICE))
     gradients = []
     for compiled in (True, False):
         engine = Stacked(members, DEVICE, "vmap", compile=compiled, precision="fp32")
-        pairs, _ = strategy.round(engine, strategy.init(engine), real, 1)
+        pairs, _ = strategy.round(context, engine, strategy.init(context, engine), real, 1)
         # With beta1 = 0 the first moments are the gradients themselves.
         gradients.append((pairs.discriminator.moments.first, pairs.generator.moments.first))
     for (name, a), (_, b) in zip(*map(trees.named_leaves, gradients), strict=True):
@@ -190,11 +191,11 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
 )
 def test_a_round_of_cells_compiled_equals_eager(options):
     strategy = Cellular(batch_size=4, mixture_samples=6, **options)
-    strategy = strategy.bind(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
+    context = strategy.prepare(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
     states = []
     for compiled in (True, False):
         engine = Stacked(4, DEVICE, "vmap", compile=compiled, precision="fp32")
-        state = strategy.init(engine)
+        state = strategy.init(context, engine)
         for t in (1, 2):
             images = torch.randint(
                 0, 256, (4, 4, 4, 1, 2, 2), generator=torch.Generator().manual_seed(t)
@@ -203,7 +204,7 @@ def test_a_round_of_cells_compiled_equals_eager(options):
                 images.to(torch.uint8).to(DEVICE),
                 torch.zeros(4, 4, 4, dtype=torch.int64, device=DEVICE),
             )
-            state, _ = strategy.round(engine, state, batch, t)
+            state, _ = strategy.round(context, engine, state, batch, t)
         states.append(state)
     for (name, one), (_, other) in zip(*map(trees.named_leaves, states), strict=True):
         assert torch.allclose(one.double(), other.double(), atol=2e-3), name

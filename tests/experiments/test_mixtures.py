@@ -68,8 +68,10 @@ def test_a_model_of_one_cell_draws_from_its_mixture(trained):
     noise, labels = torch.randn(9, 8), torch.zeros(9, dtype=torch.int64)
     for cell in range(6):
         mine = mixtures.only(model, cell)
-        images = mine.strategy.generate(mine.state, noise, labels)
-        assert torch.equal(images, model.strategy.generate_from(model.state, cell, noise, labels))
+        images = mine.strategy.generate(mine.context, mine.state, noise, labels)
+        assert torch.equal(
+            images, model.strategy.generate_from(model.context, model.state, cell, noise, labels)
+        )
 
 
 def test_each_mixture_is_scored_by_the_protocol_of_the_run(trained):
@@ -96,7 +98,8 @@ def test_evolution_is_the_arithmetic_of_the_mixture(trained):
     """One cell by hand: the same samples for all steps, and a step is kept if it comes closer."""
     model, herd = remuda.load(trained), assemble(grid())
     before, state = mixtures.evolve(herd, model, 5)
-    features, truth = mixtures.look(herd, model)
+    real = herd.batches.draw(model.round * herd.num_batches, 3)
+    features, truth = herd.strategy.compare(herd.context, model.state, real, model.round)
     assert features.shape == (6, 20, 64) and truth.shape == (6, 20, 64)
     means = mixture.kernels(features[model.state.around[4]], truth[4])
     assert before[4] == float(mixture.distance(model.state.weights[4], means))

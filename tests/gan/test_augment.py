@@ -90,4 +90,4 @@ def test_members_in_a_stack_draw_as_alone():
 
 def test_points_are_not_shifted():
     with pytest.raises(UserError, match="for images, not for points"):
-        Standalone(shift=0.1).bind(MLP(), (2, 1, 1), 0, seed=0)
+        Standalone(shift=0.1).prepare(MLP(), (2, 1, 1), 0, seed=0)

@@ -55,20 +55,22 @@ def train(name, make_engine, size, networks, rounds=2, **settings):
     strategy = STRATEGIES[name](batch_size=4, steps_per_round=2, **settings)
     config = DataConfig(partition=strategy.partitions[0])
     shares = partition(data.labels, size, config, 6, 3)
-    strategy = strategy.bind(NETWORKS[networks], data.shape, 6, 3, [len(share) for share in shares])
+    context = strategy.prepare(
+        NETWORKS[networks], data.shape, 6, 3, [len(share) for share in shares]
+    )
     engine = make_engine(size, strategy.grid)
     batches = Batches(data, shares, members=engine.members, batch_size=4, seed=3)
     count = strategy.batches_per_round(6)
-    state, reports = strategy.init(engine), []
+    state, reports = strategy.init(context, engine), []
     for t in range(1, rounds + 1):
         real = batches.draw((t - 1) * count, count)
         rows = trees.map(torch.clone, strategy.rows(state))
-        after, metrics = strategy.round(engine, state, real, t)
+        after, metrics = strategy.round(context, engine, state, real, t)
         assert trees.equal(rows, strategy.rows(state)), (
             "a round leaves the state that it began with"
         )
         if t == 1:
-            again, _ = strategy.round(engine, state, real, t)
+            again, _ = strategy.round(context, engine, state, real, t)
             assert trees.equal(after, again), "and can be run again from it"
         state = after
         reports.append(engine.gather(lambda _, rows: rows, (), metrics))

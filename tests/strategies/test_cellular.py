@@ -17,7 +17,8 @@ PLAIN = dict(height=1, width=1, selection="none", replacement="always", lr_mutat
 
 def make(networks=None, seed=7, **options):
     options = {"batch_size": 4, "mixture_samples": 6, **options}
-    return Cellular(**options).bind(networks or MLP(latent=5, hidden=9), SHAPE, 3, seed=seed)
+    strategy = Cellular(**options)
+    return strategy, strategy.prepare(networks or MLP(latent=5, hidden=9), SHAPE, 3, seed=seed)
 
 
 def real(size, batches=4, seed=0):
@@ -28,10 +29,10 @@ def real(size, batches=4, seed=0):
     )
 
 
-def rounds(strategy, engine, count, batches=4):
-    state, lines = strategy.init(engine), []
+def rounds(strategy, context, engine, count, batches=4):
+    state, lines = strategy.init(context, engine), []
     for t in range(1, count + 1):
-        state, metrics = strategy.round(engine, state, real(engine.size, batches, t), t)
+        state, metrics = strategy.round(context, engine, state, real(engine.size, batches, t), t)
         lines.append(metrics)
     return state, lines
 
@@ -44,28 +45,32 @@ def rounds(strategy, engine, count, batches=4):
     "options", [{}, dict(ema=0.9), dict(discriminator_steps=2, loss="wasserstein")], ids=str
 )
 def test_a_grid_of_one_cell_is_a_standalone_gan(networks, selection, options):
-    cell = make(networks, **{**PLAIN, "selection": selection}, **options)
-    alone = Standalone(batch_size=4, **options).bind(networks, SHAPE, 3, seed=7)
-    state, lines = rounds(cell, Stacked(1), 3)
-    expected, metrics = rounds(alone, Stacked(1), 3)
+    cell, context = make(networks, **{**PLAIN, "selection": selection}, **options)
+    standalone = Standalone(batch_size=4, **options)
+    state, lines = rounds(cell, context, Stacked(1), 3)
+    expected, metrics = rounds(standalone, context, Stacked(1), 3)
     assert trees.equal(trees.row(state.sides.generators.player, 0), expected.generator)
     assert trees.equal(trees.row(state.sides.discriminators.player, 0), expected.discriminator)
     for line, other in zip(lines, metrics, strict=True):
         assert all(torch.allclose(line[name], other[name]) for name in other)
     noise, labels = torch.randn(5, 5), torch.zeros(5, dtype=torch.int64)
-    assert torch.equal(cell.generate(state, noise, labels), alone.generate(expected, noise, labels))
+    images = cell.generate(context, state, noise, labels)
+    assert torch.equal(images, standalone.generate(context, expected, noise, labels))
 
 
 def test_selection_takes_the_winner_with_all_it_has():
     """Tournaments of everyone: the fittest of the neighbourhood by a fitness matrix that is worked out apart."""
-    strategy = make(height=3, width=3, tournament_size=9)
-    own, centres = strategy.contest.enter([1]), strategy.contest.enter([1, 2, 3, 4, 5])
+    strategy, context = make(height=3, width=3, tournament_size=9)
+    own, centres = (
+        strategy.contest(context.gan).enter([1]),
+        strategy.contest(context.gan).enter([1, 2, 3, 4, 5]),
+    )
     centres.generators.lr[:] = torch.arange(1.0, 6.0)
     present, batch, key = torch.tensor([True, True, True, False, True]), real(1), torch.tensor(99)
     images, labels = batch.images[0, 0], batch.labels[0, 0]
-    chosen = strategy.select(own, centres, present, images, labels, key)
+    chosen = strategy.select(context, own, centres, present, images, labels, key)
     noise = random.normal(random.fold(key, 0), (4, 5))
-    losses, _ = strategy.contest.losses(
+    losses, _ = strategy.contest(context.gan).losses(
         centres.generators.player,
         centres.discriminators.player,
         images.float() / 127.5 - 1,
@@ -84,13 +89,16 @@ def test_selection_takes_the_winner_with_all_it_has():
 
 
 def test_without_selection_the_cells_own_train():
-    strategy = make(height=3, width=3, selection="none")
-    own, centres = strategy.contest.enter([1]), strategy.contest.enter([1, 2, 3, 4, 5])
+    strategy, context = make(height=3, width=3, selection="none")
+    own, centres = (
+        strategy.contest(context.gan).enter([1]),
+        strategy.contest(context.gan).enter([1, 2, 3, 4, 5]),
+    )
     batch = real(1)
     there = torch.ones(5, dtype=torch.bool)
     assert (
         strategy.select(
-            own, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)
+            context, own, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)
         )
         is own
     )
@@ -98,53 +106,60 @@ def test_without_selection_the_cells_own_train():
 
 @pytest.mark.parametrize("population", [1, 3])
 def test_the_fitter_stay(population):
-    strategy = make(height=2, width=2, population=population)
-    own = strategy.contest.enter(list(range(population)))
-    trained = strategy.contest.enter(list(range(10, 10 + population)))
-    centres = strategy.contest.enter([0, 20, 21])
+    strategy, context = make(height=2, width=2, population=population)
+    own = strategy.contest(context.gan).enter(list(range(population)))
+    trained = strategy.contest(context.gan).enter(list(range(10, 10 + population)))
+    centres = strategy.contest(context.gan).enter([0, 20, 21])
     batch, key, there = real(1), torch.tensor(5), torch.ones(3, dtype=torch.bool)
     images, labels = batch.images[0, 0], batch.labels[0, 0]
-    kept = strategy.replace(own, trained, centres, there, images, labels, key)
+    kept = strategy.replace(context, own, trained, centres, there, images, labels, key)
     both = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
     against = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), both, centres)
     noise = random.normal(random.fold(key, 0), (4, 5))
     unit = images.float() / 127.5 - 1
-    of_g, _ = strategy.contest.losses(
+    of_g, _ = strategy.contest(context.gan).losses(
         both.generators.player, against.discriminators.player, unit, labels, noise, key
     )
-    _, of_d = strategy.contest.losses(
+    _, of_d = strategy.contest(context.gan).losses(
         against.generators.player, both.discriminators.player, unit, labels, noise, key
     )
     for side, kept_side, losses in zip(both, kept, (of_g, of_d), strict=True):
         best = losses.mean(1).argsort()[:population]
         assert trees.equal(kept_side, trees.row(side, best)), "the centre is the fittest"
-    always = make(height=2, width=2, population=population, replacement="always")
-    kept = always.replace(own, trained, centres, there, images, labels, key)
+    always, context = make(height=2, width=2, population=population, replacement="always")
+    kept = always.replace(context, own, trained, centres, there, images, labels, key)
     assert sorted(kept.generators.player.params["layers.0.bias"].sum(1).tolist()) == sorted(
         trained.generators.player.params["layers.0.bias"].sum(1).tolist()
     )
 
 
 def test_a_network_that_broke_in_training_is_not_kept():
-    strategy = make()
-    own = strategy.contest.enter([1])
+    strategy, context = make()
+    own = strategy.contest(context.gan).enter([1])
     broken = trees.map(
         lambda leaf: leaf * torch.nan if leaf.is_floating_point() else leaf,
-        strategy.contest.enter([2]),
+        strategy.contest(context.gan).enter([2]),
     )
-    centres, batch = strategy.contest.enter([1, 3, 4]), real(1)
+    centres, batch = strategy.contest(context.gan).enter([1, 3, 4]), real(1)
     there = torch.ones(3, dtype=torch.bool)
     kept = strategy.replace(
-        own, broken, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)
+        context,
+        own,
+        broken,
+        centres,
+        there,
+        batch.images[0, 0],
+        batch.labels[0, 0],
+        torch.tensor(1),
     )
     assert trees.equal(kept, own)
 
 
 def test_mutation_of_learning_rates():
     """Half of them move, by a Gaussian step of that scale; what would be negative is mirrored."""
-    strategy = make(population=4000)
+    strategy, context = make(population=4000)
     lr = torch.full((4000,), 2e-4)
-    player = strategy.contest.enter([1])
+    player = strategy.contest(context.gan).enter([1])
     chosen = Sides(player.generators._replace(lr=lr), player.discriminators._replace(lr=lr))
     mutated = strategy.mutate(chosen, torch.tensor(3))
     for side in mutated:
@@ -157,13 +172,13 @@ def test_mutation_of_learning_rates():
     )
     assert all((side.lr > 0).all() and side.lr.max() > 1e-4 for side in small)
     assert not torch.equal(mutated.generators.lr, mutated.discriminators.lr)
-    assert make(lr_mutation=0.0).mutate(chosen, torch.tensor(3)) is chosen
+    assert Cellular(lr_mutation=0.0).mutate(chosen, torch.tensor(3)) is chosen
 
 
 def test_every_second_batch_trains_the_discriminator():
-    strategy = make(skip_discriminator=1, batch_size=100, **{**PLAIN, "height": 2, "width": 2})
+    strategy, _ = make(skip_discriminator=1, batch_size=100, **{**PLAIN, "height": 2, "width": 2})
     assert strategy.batches_per_round(60_000) == 600 and strategy.steps_in(600) == 600
-    state, _ = rounds(make(skip_discriminator=1, **PLAIN), Stacked(1), 1, batches=6)
+    state, _ = rounds(*make(skip_discriminator=1, **PLAIN), Stacked(1), 1, batches=6)
     assert (
         state.sides.generators.player.moments.steps == 6
         and state.sides.discriminators.player.moments.steps == 3
@@ -173,48 +188,50 @@ def test_every_second_batch_trains_the_discriminator():
 @pytest.mark.parametrize("skip", [0, 1, 2])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_batches_and_updates_of_a_round(skip, steps):
-    strategy = make(skip_discriminator=skip, discriminator_steps=steps, batch_size=10)
+    strategy, _ = make(skip_discriminator=skip, discriminator_steps=steps, batch_size=10)
     num = strategy.batches_per_round(1000)
     assert num % (steps + skip) == 0 and abs(num - 100) < steps + skip
     assert strategy.steps_in(num) == num // (steps + skip) * (1 + skip)
-    fixed = make(skip_discriminator=skip, discriminator_steps=steps, steps_per_round=12)
+    fixed, _ = make(skip_discriminator=skip, discriminator_steps=steps, steps_per_round=12)
     assert fixed.steps_in(fixed.batches_per_round(1000)) == 12
 
 
 def test_only_neighbours_matter():
     """On a ring of five a change in cell 2 reaches cells 1 and 3 in the next round, 0 and 4 in the one after."""
-    strategy = make(height=1, width=5, neighbourhood="ring", tournament_size=3)
+    strategy, context = make(height=1, width=5, neighbourhood="ring", tournament_size=3)
     engine = Stacked(5)
-    state = strategy.init(engine)
+    state = strategy.init(context, engine)
     weight = state.sides.generators.player.params["layers.4.bias"].clone()
     weight[2] += 5.0
     params = {**state.sides.generators.player.params, "layers.4.bias": weight}
     player = state.sides.generators.player._replace(params=params)
     sides = state.sides._replace(generators=state.sides.generators._replace(player=player))
-    other, _ = strategy.round(engine, state._replace(sides=sides), real(5), 1)
-    plain, _ = strategy.round(engine, state, real(5), 1)
+    other, _ = strategy.round(context, engine, state._replace(sides=sides), real(5), 1)
+    plain, _ = strategy.round(context, engine, state, real(5), 1)
     for cell in (0, 4):
         assert trees.equal(trees.row(other.sides, cell), trees.row(plain.sides, cell))
 
 
 def test_a_schedule_changes_the_neighbourhood_and_starts_its_mixture_anew():
-    strategy = make(height=3, width=3, neighbourhood="none", schedule="2: von-neumann, 4: moore")
-    assert strategy.links(9, 1).present.sum(1).tolist() == [1] * 9
-    assert strategy.links(9, 3).present.sum(1).tolist() == [5] * 9
-    assert strategy.links(9, 4).present.sum(1).tolist() == [9] * 9
+    strategy, context = make(
+        height=3, width=3, neighbourhood="none", schedule="2: von-neumann, 4: moore"
+    )
+    assert strategy.links(context, 9, 1).present.sum(1).tolist() == [1] * 9
+    assert strategy.links(context, 9, 3).present.sum(1).tolist() == [5] * 9
+    assert strategy.links(context, 9, 4).present.sum(1).tolist() == [9] * 9
     engine = Stacked(9)
-    state, _ = rounds(strategy, engine, 1)
+    state, _ = rounds(strategy, context, engine, 1)
     assert state.weights.shape == (9, 9) and state.weights[:, 0].tolist() == [1.0] * 9
-    state, _ = strategy.round(engine, state, real(9), 2)
+    state, _ = strategy.round(context, engine, state, real(9), 2)
     assert ((state.weights > 0).sum(1) >= 4).all() and torch.allclose(
         state.weights.sum(1), torch.ones(9)
     )
 
 
 def test_cells_leave():
-    strategy = make(height=2, width=2, lose_every=1)
+    strategy, context = make(height=2, width=2, lose_every=1)
     engine = Stacked(4)
-    state, _ = rounds(strategy, engine, 3)
+    state, _ = rounds(strategy, context, engine, 3)
     assert state.alive.sum() == 2
     gone = (~state.alive).nonzero()[:, 0].tolist()
     for cell in range(4):
@@ -224,8 +241,8 @@ def test_cells_leave():
 
 
 def test_the_model_is_the_best_neighbourhoods_mixture():
-    strategy = make(height=2, width=2)
-    state = strategy.init(Stacked(4))
+    strategy, context = make(height=2, width=2)
+    state = strategy.init(context, Stacked(4))
     state = state._replace(
         distance=torch.tensor([3.0, 2.0, 1.0, 4.0]).double(),
         around=torch.tensor([[0, 1, 2], [1, 0, 3], [2, 3, 0], [3, 2, 1]]),
@@ -233,10 +250,10 @@ def test_the_model_is_the_best_neighbourhoods_mixture():
     )
     noise, labels = torch.randn(6, 5), torch.zeros(6, dtype=torch.int64)
     third = trees.map(lambda leaf: leaf[3, 0], state.sides.generators.player)
-    alone = make(**PLAIN)
-    expected = alone.gan.generate(alone.gan.init(0)._replace(generator=third), noise, labels)
+    _, single = make(**PLAIN)
+    expected = single.gan.generate(single.gan.init(0)._replace(generator=third), noise, labels)
     assert strategy.best(state) == 2 and torch.equal(
-        strategy.generate(state, noise, labels), expected
+        strategy.generate(context, state, noise, labels), expected
     )
 
 
@@ -249,16 +266,16 @@ def test_weights_are_improved_by_what_the_look_sees():
         selection="none",
         replacement="always",
     )
-    strategy = make(height=1, width=2, mixture_mutation=0.2, **frozen)
+    strategy, context = make(height=1, width=2, mixture_mutation=0.2, **frozen)
     engine = Stacked(2)
-    state = strategy.init(engine)
+    state = strategy.init(context, engine)
     bias = state.sides.generators.player.params["layers.4.bias"]
     bias[0, 0], bias[1, 0] = -4.0, 4.0  # black, white
     dark = Batch(
         torch.zeros(2, 4, 4, *SHAPE, dtype=torch.uint8), torch.zeros(2, 4, 4, dtype=torch.int64)
     )
     for t in range(1, 25):
-        state, metrics = strategy.round(engine, state, dark, t)
+        state, metrics = strategy.round(context, engine, state, dark, t)
     assert state.weights[0, 0] > 0.95 and state.weights[1, 1] > 0.95
     assert metrics["mixture_distance"].shape == (2,)
 
@@ -278,29 +295,32 @@ def test_weights_are_improved_by_what_the_look_sees():
     ids=str,
 )
 def test_variants_train_and_resume_exactly(options, layout):
-    strategy = make(**options)
+    strategy, context = make(**options)
     size = strategy.num_members(0, 3)
     engine = Stacked(size, layout=layout)
-    state, lines = rounds(strategy, engine, 2, batches=4)
+    state, lines = rounds(strategy, context, engine, 2, batches=4)
     assert all(values.isfinite().all() for line in lines for values in line.values())
-    again, _ = strategy.round(engine, rounds(strategy, engine, 1)[0], real(size, 4, 2), 2)
+    again, _ = strategy.round(
+        context, engine, rounds(strategy, context, engine, 1)[0], real(size, 4, 2), 2
+    )
     assert trees.equal(state, again)
 
 
 def test_conditional_cells_know_labels():
-    strategy = make(MLP(latent=5, hidden=9, conditional=True))
-    assert strategy.num_labels(4, 3) == 3 and make().num_labels(4, 3) == 0
-    state, _ = rounds(strategy, Stacked(4), 1)
+    strategy, context = make(MLP(latent=5, hidden=9, conditional=True))
+    assert strategy.num_labels(context.gan, 4) == 3
+    assert Cellular().num_labels(make()[1].gan, 4) == 0
+    state, _ = rounds(strategy, context, Stacked(4), 1)
     noise = torch.randn(4, 5)
-    images = [strategy.generate(state, noise, torch.full((4,), label)) for label in (0, 1)]
+    images = [strategy.generate(context, state, noise, torch.full((4,), label)) for label in (0, 1)]
     assert not torch.equal(*images)
 
 
 def test_the_exchange_is_counted_and_the_routines_are_timed():
-    strategy = make(height=3, width=3)
+    strategy, context = make(height=3, width=3)
     engine = Metered(Stacked(9))
-    rounds(strategy, engine, 1)
-    state = strategy.init(Stacked(9))
+    rounds(strategy, context, engine, 1)
+    state = strategy.init(context, Stacked(9))
     centre = trees.num_bytes(trees.map(lambda leaf: leaf[0, 0], state.sides))
     features = 6 * 64 * 4
     assert engine.bytes["take", "across"] == 9 * 4 * (centre + features)
@@ -327,9 +347,11 @@ def test_bad_settings(options, sentence):
 
 def test_the_grid_says_how_many():
     with pytest.raises(UserError, match="2x3 has 6 members, not 5"):
-        make(height=2, width=3).num_members(5, 3)
+        Cellular(height=2, width=3).num_members(5, 3)
     assert (
-        make(height=2, width=3).num_members(0, 3) == make(height=2, width=3).num_members(6, 3) == 6
+        Cellular(height=2, width=3).num_members(0, 3)
+        == Cellular(height=2, width=3).num_members(6, 3)
+        == 6
     )
 
 
@@ -344,14 +366,15 @@ def test_mixtures_are_compared_under_the_labels_of_the_real_images():
     asked = []
 
     class Spy(Cellular):
-        def _draw_images(self, generators, labels, key):
+        def _draw_images(self, context, generators, labels, key):
             asked.append(labels)
-            return super()._draw_images(generators, labels, key)
+            return super()._draw_images(context, generators, labels, key)
 
     settings = dict(batch_size=4, steps_per_round=2, height=1, width=2, mixture_samples=11)
-    strategy = Spy(**settings).bind(MLP(latent=5, hidden=12, conditional=True), SHAPE, 3, seed=7)
+    strategy = Spy(**settings)
+    context = strategy.prepare(MLP(latent=5, hidden=12, conditional=True), SHAPE, 3, seed=7)
     engine, batch = Stacked(2), real(2, batches=2)
-    strategy.round(engine, strategy.init(engine), batch, 1)
+    strategy.round(context, engine, strategy.init(context, engine), batch, 1)
     expected = batch.labels.flatten(1)
     assert [labels.tolist() for labels in asked] == [
         [*row.tolist(), *row[:3].tolist()] for row in expected

@@ -16,9 +16,8 @@ NETWORKS = MLP(latent=5, hidden=12)
 
 
 def make(networks=NETWORKS, sizes=(), **options):
-    return FLGAN(batch_size=4, steps_per_round=2, **options).bind(
-        networks, SHAPE, 3, seed=7, share_sizes=sizes
-    )
+    strategy = FLGAN(batch_size=4, steps_per_round=2, **options)
+    return strategy, strategy.prepare(networks, SHAPE, 3, seed=7, shares=sizes)
 
 
 def real(size, steps=2, seed=0):
@@ -38,9 +37,9 @@ def rows_differ(rows) -> bool:
 
 
 def test_the_mean_is_weighted_by_the_sizes_of_the_data():
-    strategy = make(sizes=(10, 30))
+    strategy, context = make(sizes=(10, 30))
     engine = Stacked(2)
-    player = strategy.init(engine).generator
+    player = strategy.init(context, engine).generator
     values = torch.tensor([1.0, 5.0])
     player = player._replace(
         params=trees.map(
@@ -48,7 +47,9 @@ def test_the_mean_is_weighted_by_the_sizes_of_the_data():
             player.params,
         )
     )
-    mean = strategy.average(engine, player, strategy.weights(2, t=1), strategy.gan.generator)
+    mean = strategy.average(
+        engine, player, strategy.weights(context, 2, t=1), context.gan.generator
+    )
     assert all(
         torch.equal(leaf, torch.full_like(leaf, 4.0)) for leaf in mean.params.values()
     )  # (10 + 150) / 40
@@ -56,20 +57,20 @@ def test_the_mean_is_weighted_by_the_sizes_of_the_data():
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
 def test_one_member_is_a_standalone_gan(networks):
-    together, alone = make(networks), Standalone(batch_size=4).bind(networks, SHAPE, 3, seed=7)
+    (strategy, context), standalone = make(networks), Standalone(batch_size=4)
     engine = Stacked(1)
-    state, pair = together.init(engine), alone.init(engine)
+    state, pair = strategy.init(context, engine), standalone.init(context, engine)
     for t in (1, 2):
-        state, _ = together.round(engine, state, real(1, seed=t), t)
-        pair, _ = alone.round(engine, pair, real(1, seed=t), t)
+        state, _ = strategy.round(context, engine, state, real(1, seed=t), t)
+        pair, _ = standalone.round(context, engine, pair, real(1, seed=t), t)
     assert trees.equal(state, pair)
 
 
 def test_a_round_is_training_and_then_the_mean():
-    strategy, engine = make(), Stacked(3)
-    start = strategy.init(engine)
-    trained, _ = strategy.train_pairs(engine, start, real(3), 1)
-    state, _ = strategy.round(engine, start, real(3), 1)
+    (strategy, context), engine = make(), Stacked(3)
+    start = strategy.init(context, engine)
+    trained, _ = strategy.train_pairs(context, engine, start, real(3), 1)
+    state, _ = strategy.round(context, engine, start, real(3), 1)
     for part in ("generator", "discriminator"):
         ours, theirs = getattr(state, part), getattr(trained, part)
         for name, leaf in ours.params.items():
@@ -79,25 +80,26 @@ def test_a_round_is_training_and_then_the_mean():
 
 
 def test_only_the_active_count():
-    strategy = make(fraction=0.5, sizes=(1, 2, 3, 4))
-    chosen = {tuple((strategy.weights(4, t) > 0).tolist()) for t in range(1, 40)}
+    strategy, context = make(fraction=0.5, sizes=(1, 2, 3, 4))
+    chosen = {tuple((strategy.weights(context, 4, t) > 0).tolist()) for t in range(1, 40)}
     assert all(sum(one) == 2 for one in chosen) and len(chosen) == 6
-    assert (make(fraction=0.01).weights(4, 1) > 0).sum() == 1, "at least one"
-    engine, state = Stacked(4), strategy.init(Stacked(4))
-    idle = (strategy.weights(4, 1) == 0).nonzero()[:, 0]
+    few, context_of_few = make(fraction=0.01)
+    assert (few.weights(context_of_few, 4, 1) > 0).sum() == 1, "at least one"
+    engine, state = Stacked(4), strategy.init(context, Stacked(4))
+    idle = (strategy.weights(context, 4, 1) == 0).nonzero()[:, 0]
     batch, other = real(4), real(4)
     other.images[idle] = 255 - other.images[idle]
-    one, _ = strategy.round(engine, state, batch, 1)
-    two, _ = strategy.round(engine, state, other, 1)
+    one, _ = strategy.round(context, engine, state, batch, 1)
+    two, _ = strategy.round(context, engine, state, other, 1)
     assert trees.equal(one.generator.params, two.generator.params)
 
 
 @pytest.mark.parametrize("sync", ["both", "generator"])
 def test_who_takes_no_part_does_not_train(sync):
-    strategy, engine = make(fraction=0.5, sync=sync), Stacked(4)
-    state = strategy.init(engine)
-    after, _ = strategy.round(engine, state, real(4), 1)
-    idle = strategy.weights(4, 1) == 0
+    (strategy, context), engine = make(fraction=0.5, sync=sync), Stacked(4)
+    state = strategy.init(context, engine)
+    after, _ = strategy.round(context, engine, state, real(4), 1)
+    idle = strategy.weights(context, 4, 1) == 0
     for part in ("generator", "discriminator"):
         counts = getattr(after, part).moments.steps
         assert counts[idle].tolist() == [0, 0] and counts[~idle].tolist() == [2, 2]
@@ -108,15 +110,15 @@ def test_who_takes_no_part_does_not_train(sync):
 @pytest.mark.parametrize("shift", [0.0, 0.25])
 def test_singular_vectors_are_not_averaged(shift):
     """Their signs are arbitrary: means of them would be too short, or nothing."""
-    strategy, engine = make(lipschitz="spectral", loss="hinge", shift=shift), Stacked(4)
-    state, _ = strategy.round(engine, strategy.init(engine), real(4), 1)
+    (strategy, context), engine = make(lipschitz="spectral", loss="hinge", shift=shift), Stacked(4)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real(4), 1)
     vectors = {name: leaf for name, leaf in state.discriminator.buffers.items() if "left_" in name}
     assert vectors and all(
         torch.allclose(leaf.norm(dim=1), torch.ones(4)) for leaf in vectors.values()
     )
     assert not rows_differ(state.discriminator.params)
     for t in range(2, 5):
-        state, losses = strategy.round(engine, state, real(4), t)
+        state, losses = strategy.round(context, engine, state, real(4), t)
     assert losses["discriminator_loss"].isfinite().all()
 
 
@@ -125,20 +127,20 @@ def test_singular_vectors_are_not_averaged(shift):
     [("generator", False, True), ("discriminator", True, False)],
 )
 def test_what_is_not_averaged_stays_local(sync, generators, discriminators):
-    strategy, engine = make(sync=sync), Stacked(3)
-    state, _ = strategy.round(engine, strategy.init(engine), real(3), 1)
+    (strategy, context), engine = make(sync=sync), Stacked(3)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real(3), 1)
     assert rows_differ(state.generator.params) == generators
     assert rows_differ(state.discriminator.params) == discriminators
-    images = strategy.generate(state, torch.randn(6, 5), torch.zeros(6).long())
+    images = strategy.generate(context, state, torch.randn(6, 5), torch.zeros(6).long())
     assert images.shape == (6, *SHAPE) and images.isfinite().all()
 
 
 def test_norms_stay_local_and_the_rest_does_not():
-    strategy, engine = make(DCGAN(latent=5, width=8), local_norms=True), Stacked(2)
-    state, _ = strategy.round(engine, strategy.init(engine), real(2), 1)
+    (strategy, context), engine = make(DCGAN(latent=5, width=8), local_norms=True), Stacked(2)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real(2), 1)
     for player, network in (
-        (state.generator, strategy.gan.generator),
-        (state.discriminator, strategy.gan.discriminator),
+        (state.generator, context.gan.generator),
+        (state.discriminator, context.gan.discriminator),
     ):
         local = norm_names(network)
         assert any("running_mean" in name for name in local) and any(
@@ -152,21 +154,21 @@ def test_norms_stay_local_and_the_rest_does_not():
 
 def test_moments_and_moving_averages_of_norms_stay_local_too():
     options = dict(local_norms=True, sync_optimizer="average", ema=0.5)
-    strategy, engine = make(DCGAN(latent=5, width=8), **options), Stacked(2)
-    state, _ = strategy.round(engine, strategy.init(engine), real(2), 1)
-    local = norm_names(strategy.gan.generator)
+    (strategy, context), engine = make(DCGAN(latent=5, width=8), **options), Stacked(2)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real(2), 1)
+    local = norm_names(context.gan.generator)
     moments = state.generator.moments
     for tree in (moments.first, moments.second, state.average):
         for name, leaf in tree.items():
             assert torch.equal(leaf[0], leaf[1]) != (name in local), name
-    with pytest.raises(UserError, match="without BatchNorm"):
+    with pytest.raises(UserError, match="needs networks with BatchNorm"):
         make(local_norms=True)
 
 
 @pytest.mark.parametrize("optimizer", ["keep", "average", "reset"])
 def test_moments(optimizer):
-    strategy, engine = make(sync_optimizer=optimizer), Stacked(2)
-    state, _ = strategy.round(engine, strategy.init(engine), real(2), 1)
+    (strategy, context), engine = make(sync_optimizer=optimizer), Stacked(2)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real(2), 1)
     first = state.generator.moments.first
     assert rows_differ(first) == (optimizer == "keep")
     assert all((leaf == 0).all() for leaf in first.values()) == (optimizer == "reset")
@@ -174,17 +176,17 @@ def test_moments(optimizer):
 
 
 def test_counted_traffic_is_that_of_table_3():
-    strategy, engine = make(), Metered(Stacked(5))
-    state = strategy.init(engine)
-    strategy.round(engine, state, real(5), 1)
+    (strategy, context), engine = make(), Metered(Stacked(5))
+    state = strategy.init(context, engine)
+    strategy.round(context, engine, state, real(5), 1)
     model = trees.num_bytes((state.generator.params, state.discriminator.params))  # N (w + theta)
     assert dict(engine.bytes) == {("mean", "up"): model, ("mean", "down"): model}
 
 
 def test_who_does_not_take_part_sends_nothing():
-    strategy, engine = make(fraction=0.4), Metered(Stacked(5))
-    state = strategy.init(engine)
-    strategy.round(engine, state, real(5), 1)
+    (strategy, context), engine = make(fraction=0.4), Metered(Stacked(5))
+    state = strategy.init(context, engine)
+    strategy.round(context, engine, state, real(5), 1)
     model = trees.num_bytes((state.generator.params, state.discriminator.params)) // 5
     assert dict(engine.bytes) == {("mean", "up"): 2 * model, ("mean", "down"): 5 * model}
 

@@ -1,5 +1,7 @@
 """MD-GAN's arithmetic: what is handed out, judged, averaged and swapped."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,7 +22,8 @@ NETWORKS = MLP(latent=5, hidden=12)
 
 def make(networks=NETWORKS, **options):
     # A large epsilon in Adam: its first steps are otherwise signs, which rounding may turn.
-    return MDGAN(batch_size=4, **options).bind(networks, SHAPE, 3, seed=7)
+    strategy = MDGAN(batch_size=4, **options)
+    return strategy, strategy.prepare(networks, SHAPE, 3, seed=7)
 
 
 def real(size, steps=2, seed=0):
@@ -47,36 +50,40 @@ def test_the_papers_index_rule():
 
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (2, 1), (3, 1), (4, 2), (10, 3), (25, 4), (50, 5)])
 def test_log_is_the_whole_part_of_the_binary_logarithm(size, k):
-    assert make(num_fake_batches="log").num_batches(size) == k
+    assert MDGAN(num_fake_batches="log").num_batches(size) == k
 
 
 def test_more_batches_than_members_are_refused():
     with pytest.raises(UserError, match="more than the 3 members"):
-        make(num_fake_batches=4).num_members(3, 10)
+        MDGAN(num_fake_batches=4).num_members(3, 10)
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
 @pytest.mark.parametrize("loss", ["non-saturating", "minimax", "least-squares"])
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (3, 1), (3, 2), (4, 4)])
 def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networks):
-    strategy = make(networks, num_fake_batches=k, loss=loss)
+    strategy, context = make(networks, num_fake_batches=k, loss=loss)
     engine = Stacked(size)
-    state = strategy.init(engine)
-    inputs = strategy._inputs(engine, real(size), torch.ones(size, dtype=torch.bool), t=1)
+    state = strategy.init(context, engine)
+    inputs = strategy._inputs(context, engine, real(size), torch.ones(size, dtype=torch.bool), t=1)
     images, labels, asked, keys, noise, classes, places, weights = trees.row(inputs, 0)
-    fakes = engine.scatter(strategy.hand_out, state.server, noise, classes, places)
-    _, feedback, _ = engine.map(strategy.judge, state.workers, fakes, asked, images, labels, keys)
+    fakes = engine.scatter(
+        partial(strategy.hand_out, context), state.server, noise, classes, places
+    )
+    _, feedback, _ = engine.map(
+        partial(strategy.judge, context), state.workers, fakes, asked, images, labels, keys
+    )
     # The discriminators as they judged: with the weights after their step, and the buffers from before the judgement.
     judges = []
     for n in range(size):
         worker = trees.row(state.workers, n)
-        worker, _ = strategy.gan.discriminate(
+        worker, _ = context.gan.discriminate(
             worker, images[n].float() / 127.5 - 1, fakes[n, -1], labels[n], keys[n, 0], asked[n, 1]
         )
         judges.append(worker)
     params = trees.map(lambda leaf: leaf.detach().requires_grad_(), state.server.generator.params)
     made, _ = apply(
-        strategy.gan.generator,
+        context.gan.generator,
         params,
         state.server.generator.buffers,
         noise.flatten(0, 1),
@@ -87,22 +94,20 @@ def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networ
     for n, judge in enumerate(judges):
         mine = batches[places[n, 0]]
         outputs, _ = apply(
-            strategy.gan.discriminator, judge.params, judge.buffers, mine, asked[n, 0]
+            context.gan.discriminator, judge.params, judge.buffers, mine, asked[n, 0]
         )
-        values.append(strategy.gan.loss.generator(outputs))
+        values.append(context.gan.loss.generator(outputs))
     torch.stack(values).mean().backward()
     expected = {name: leaf.grad for name, leaf in params.items()}
-    _, _, pull = strategy.gan.imagine(
-        state.server.generator, noise.flatten(0, 1), classes.flatten()
-    )
+    _, _, pull = context.gan.imagine(state.server.generator, noise.flatten(0, 1), classes.flatten())
     shares = torch.zeros(k, size)
     for n in range(size):
         shares[places[n, 0], n] = 1 / size
     through_feedback = pull(torch.einsum("kn,n...->k...", shares, feedback).flatten(0, 1))
     for name, gradient in through_feedback.items():
         assert torch.allclose(gradient, expected[name], atol=1e-6), name
-    server = strategy.descend((state.server, noise, classes, places, weights), feedback)
-    by_hand = strategy.gan.descend(state.server.generator, expected)
+    server = strategy.descend(context, (state.server, noise, classes, places, weights), feedback)
+    by_hand = context.gan.descend(state.server.generator, expected)
     for name, param in server.generator.params.items():
         assert torch.allclose(param, by_hand.params[name], atol=1e-5), name
 
@@ -110,13 +115,12 @@ def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networ
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
 def test_one_member_is_a_standalone_gan(networks):
     """With N = 1 and L = 1: the same draws, the same weights to rounding."""
-    together = make(networks)
-    alone = Standalone(batch_size=4).bind(networks, SHAPE, 3, seed=7)
+    (strategy, context), standalone = make(networks), Standalone(batch_size=4)
     engine = Stacked(1)
-    state, pair = together.init(engine), alone.init(engine)
+    state, pair = strategy.init(context, engine), standalone.init(context, engine)
     for t in (1, 2):
-        state, ours = together.round(engine, state, real(1, seed=t), t)
-        pair, theirs = alone.round(engine, pair, real(1, seed=t), t)
+        state, ours = strategy.round(context, engine, state, real(1, seed=t), t)
+        pair, theirs = standalone.round(context, engine, pair, real(1, seed=t), t)
         for name in theirs:
             assert torch.allclose(ours[name], theirs[name], atol=1e-5), name
     for (name, a), (_, b) in zip(
@@ -132,9 +136,9 @@ def test_one_member_is_a_standalone_gan(networks):
 def test_a_swap_conserves_every_discriminator(size, seed, optimizer):
     from remuda.population import derangement
 
-    strategy = make(swap_optimizer=optimizer)
+    strategy, context = make(swap_optimizer=optimizer)
     engine = Stacked(size)
-    workers = strategy.init(engine).workers
+    workers = strategy.init(context, engine).workers
     marks = torch.arange(float(size))
     workers = trees.map(
         lambda leaf: leaf + marks.reshape(-1, *[1] * (leaf.ndim - 1)).to(leaf.dtype), workers
@@ -152,22 +156,28 @@ def test_a_swap_conserves_every_discriminator(size, seed, optimizer):
 
 
 def test_the_lost_count_for_nothing():
-    strategy, engine = make(lose_every=1, swap_every=0), Stacked(3)
-    state = strategy.init(engine)
-    assert [int(strategy.alive(engine, t).sum()) for t in (1, 2, 3, 4, 9)] == [3, 2, 1, 1, 1]
-    alive = strategy.alive(engine, 3)
+    (strategy, context), engine = make(lose_every=1, swap_every=0), Stacked(3)
+    state = strategy.init(context, engine)
+    assert [int(strategy.alive(context, engine, t).sum()) for t in (1, 2, 3, 4, 9)] == [
+        3,
+        2,
+        1,
+        1,
+        1,
+    ]
+    alive = strategy.alive(context, engine, 3)
     lost = (~alive).nonzero()[:, 0]
     batch = real(3)
     other = Batch(batch.images.clone(), batch.labels)
     other.images[lost] = 255 - other.images[lost]
-    one, _ = strategy.round(engine, state, batch, 3)
-    two, _ = strategy.round(engine, state, other, 3)
+    one, _ = strategy.round(context, engine, state, batch, 3)
+    two, _ = strategy.round(context, engine, state, other, 3)
     assert trees.equal(one.server, two.server), "the lost members' images no longer matter"
     assert not trees.equal(one.workers, two.workers)
     broken = trees.map(lambda leaf: leaf.clone(), state)
     for leaf in trees.leaves(broken.workers.params):
         leaf[lost] = torch.nan
-    three, _ = strategy.round(engine, broken, batch, 3)
+    three, _ = strategy.round(context, engine, broken, batch, 3)
     assert trees.equal(one.server, three.server), "nor does whether they have diverged"
     with pytest.raises(UserError, match=r"leave run\.members as it was"):
         strategy.resize(state, 4)
@@ -180,18 +190,17 @@ def test_the_lost_count_for_nothing():
 def test_counted_traffic_is_that_of_table_3(size, k, batch, networks):
     if isinstance(networks, DCGAN) and batch == 1:
         pytest.skip("BatchNorm needs more than one image")
-    strategy = MDGAN(batch_size=batch, num_fake_batches=k, swap_every=1).bind(
-        networks, SHAPE, 3, seed=0
-    )
+    strategy = MDGAN(batch_size=batch, num_fake_batches=k, swap_every=1)
+    context = strategy.prepare(networks, SHAPE, 3, seed=0)
     engine = Metered(Stacked(size))
-    state = strategy.init(engine)
+    state = strategy.init(context, engine)
     steps = 3
     torch.manual_seed(0)
     data = Batch(
         torch.randint(0, 256, (size, steps, batch, *SHAPE), dtype=torch.uint8),
         torch.zeros(size, steps, batch).long(),
     )
-    after, _ = strategy.round(engine, state, data, t=1)
+    after, _ = strategy.round(context, engine, state, data, t=1)
     d = 4 * 64  # bytes of an image in float32
     theta = trees.num_bytes((state.workers.params, state.workers.buffers)) // size
     sent = 2 if k > 1 else 1  # batches per worker
@@ -203,22 +212,23 @@ def test_counted_traffic_is_that_of_table_3(size, k, batch, networks):
 
 
 def test_a_compiled_loop_equals_the_eager_one_and_is_counted():
-    strategy = make(num_fake_batches=2, swap_every=0)
+    strategy, context = make(num_fake_batches=2, swap_every=0)
     ends = []
     for compiled in (True, False):
         engine = Metered(Stacked(3, layout="vmap", compile=compiled))
-        state, losses = strategy.round(engine, strategy.init(engine), real(3), 1)
-        state, losses = strategy.round(engine, state, real(3, seed=1), 2)
+        state, losses = strategy.round(context, engine, strategy.init(context, engine), real(3), 1)
+        state, losses = strategy.round(context, engine, state, real(3, seed=1), 2)
         ends.append((state, losses))
         assert engine.bytes["scatter", "down"] == 2 * 2 * 3 * 2 * 4 * 256
+        assert len(engine.engine.programs) == compiled, "compiled once"
     for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
         assert torch.allclose(a.double(), b.double(), atol=2e-4), name
 
 
 def test_labels_are_the_servers_and_every_worker_knows_them():
-    strategy = make(MLP(latent=5, hidden=12, conditional=True), num_fake_batches=2)
+    strategy, context = make(MLP(latent=5, hidden=12, conditional=True), num_fake_batches=2)
     engine = Stacked(3)
-    inputs = strategy._inputs(engine, real(3), torch.ones(3, dtype=torch.bool), t=1)
+    inputs = strategy._inputs(context, engine, real(3), torch.ones(3, dtype=torch.bool), t=1)
     _, _, asked, _, _, classes, places, _ = inputs
     assert classes.min() >= 0 and classes.max() < 3 and len(classes.unique()) > 1
     for s in range(2):

@@ -102,8 +102,8 @@ def test_those_that_are_left_keep_their_data_and_rows(tiny, tmp_path):
     before, after = assemble(whole), assemble(reduced)
     real, left = before.batches.draw(5, 2), after.batches.draw(5, 2)
     assert torch.equal(left.images, real.images[[0, 2, 3]])
-    assert [after.strategy.share_sizes[i] for i in range(3)] == [
-        before.strategy.share_sizes[i] for i in (0, 2, 3)
+    assert [after.context.shares[i] for i in range(3)] == [
+        before.context.shares[i] for i in (0, 2, 3)
     ]
     record = Record.open(folder)
     record.replace_config(reduced)

@@ -269,7 +269,5 @@ def test_no_training_code_is_imported():
             for name in names:
                 assert not name.startswith(("torch", "numpy")) and (
                     not name.startswith("remuda")
-                    or name.startswith(
-                        ("remuda.reports.page", "remuda.errors", "remuda.system")
-                    )
+                    or name.startswith(("remuda.reports.page", "remuda.errors", "remuda.system"))
                 )
