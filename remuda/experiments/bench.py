@@ -1,6 +1,7 @@
-"""What to expect of a run on this machine: a few steps of it, measured and multiplied."""
+"""Measure a few steps of a run on this machine, and extrapolate the cost of the whole run."""
 
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -12,49 +13,58 @@ from remuda.config import RunConfig
 from remuda.system.text import duration
 from remuda.training.assemble import Herd, assemble
 
-REPEATS = 3  # timed stretches; the median counts
+REPEATS = 3  # timed stretches, whose median counts; the first stretch compiles and is not one
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """A run's cost, extrapolated from a few of its steps."""
+    """The cost of a run, extrapolated from a few of its steps."""
 
     device: str
-    first: float  # seconds of the first stretch, compilation included
-    step: float  # seconds for one generator update of every member
-    num_steps: int  # generator updates in a round
+    first: float  # seconds of the first stretch, including compilation
+    step: float  # seconds of one generator update of every member
+    num_steps: int  # generator updates per round
     rounds: int
     images_per_second: float
-    memory: int  # bytes: of the GPU, or of the process
+    memory: int  # bytes, of the GPU or of the process
 
     @property
     def total(self) -> float:
+        """Seconds of the whole run."""
         return self.first + self.step * self.num_steps * self.rounds
 
 
 def measure(
-    config: RunConfig, num_steps: int = 4, say: Callable[[str], None] = lambda text: None
+    config: RunConfig, num_steps: int = 4, notify: Callable[[str], None] = lambda text: None
 ) -> Expectation:
-    """Run some stretches of num_steps steps of a configuration, and multiply."""
+    """Time stretches of about ``num_steps`` generator updates, and extrapolate to the whole run."""
     whole = assemble(config)
-    num_steps = min(num_steps, whole.num_steps)
-    herd = replace(whole, num_batches=num_steps * whole.strategy.discriminator_steps)
-    herd.engine.say = say
+    herd = shorten(whole, num_steps)
+    herd.engine.notify = notify
     state, seconds = herd.start(), []
     for t in range(1, REPEATS + 2):
-        began = time.perf_counter()
+        started = time.perf_counter()
         state, _ = herd.round(state, t)
-        seconds.append(time.perf_counter() - began)
-    stretch = sorted(seconds[1:])[REPEATS // 2]
+        seconds.append(time.perf_counter() - started)
+    stretch = statistics.median(seconds[1:])
     return Expectation(
         device=str(herd.engine.device),
         first=seconds[0],
-        step=stretch / num_steps,
+        step=stretch / herd.num_steps,
         num_steps=whole.num_steps,
         rounds=config.run.rounds,
         images_per_second=herd.images_per_round / stretch,
         memory=_memory(herd),
     )
+
+
+def shorten(herd: Herd, num_steps: int) -> Herd:
+    """Return the herd with rounds of ``num_steps`` generator updates, or just above.
+
+    A strategy with a fixed pattern of updates completes it. Rounds never become longer.
+    """
+    num_batches = herd.strategy.batches_for(min(num_steps, herd.num_steps))
+    return replace(herd, num_batches=min(num_batches, herd.num_batches))
 
 
 def _memory(herd: Herd) -> int:
@@ -65,8 +75,11 @@ def _memory(herd: Herd) -> int:
 
 
 def describe(expected: Expectation) -> str:
+    """Return the expectation as one line of text."""
+    step, pace, memory = expected.step * 1e3, expected.images_per_second, expected.memory / 2**30
     return (
-        f"on {expected.device}: {expected.step * 1e3:.1f} ms a step, {expected.images_per_second:,.0f} images/s; "
-        f"{expected.rounds:,} rounds of {expected.num_steps:,} steps take {duration(expected.total)}, "
-        f"of which the start {duration(expected.first)}; memory {expected.memory / 2**30:.1f} GiB"
+        f"on {expected.device}: {step:.1f} ms per step, {pace:,.0f} images/s; "
+        f"{expected.rounds:,} rounds of {expected.num_steps:,} steps take "
+        f"{duration(expected.total)}, including {duration(expected.first)} to start; "
+        f"memory {memory:.1f} GiB"
     )
