@@ -1,14 +1,18 @@
-"""Cells on a CPU beside a bare PyTorch loop that makes the same updates: cell-minibatches a second, alternating.
+"""Measure the training of a grid on a CPU, compared with a bare PyTorch loop.
 
-    python benchmarks/cellular.py [--height 2] [--width 2] [--batch 100] [--batches 600] [--rounds 5]
+    python benchmarks/cellular.py [--height 2] [--width 2] [--batch 100] [--batches 600]
+                                  [--rounds 5]
 
-Networks are the paper's perceptrons, a round is its iteration of 600 batches, and a discriminator learns from every
-second of these. The bare loop holds one pair a cell with torch.optim.Adam, images in memory, and nothing else: no
-selection, no exchange, no mixture, no record. The round has all of these. Images are random; the
-time does not depend on them.
+Both make the same updates of the paper's perceptrons and alternate in one process. A round is the
+paper's iteration of 600 batches, and discriminators learn from every second batch. The bare loop
+trains one pair per cell with torch.optim.Adam on images in memory, without selection, exchange,
+mixture and record; a round of remuda has everything but the record. Images are random; the time
+does not depend on them. The script prints cell-minibatches per second and the ratio, remuda's over
+the bare loop's. Expect about 0.98; the goal is at least 0.95.
 """
 
 import argparse
+import statistics
 import time
 
 import torch
@@ -24,7 +28,7 @@ SHAPE = (1, 28, 28)
 
 
 def bare_loop(images: torch.Tensor, cells: int, batch: int):
-    """A function that trains every cell's pair over so many batches."""
+    """Return a function that trains the pair of every cell over a number of batches."""
     networks = MLP()
     pairs = []
     for cell in range(cells):
@@ -44,12 +48,10 @@ def bare_loop(images: torch.Tensor, cells: int, batch: int):
                 fakes = generator(torch.randn(batch, 64), labels)
                 if n % 2 == 0:
                     real = images[index].float() / 127.5 - 1
-                    on_fakes = discriminator(fakes.detach(), labels)
-                    loss = 0.5 * (
-                        softplus(-discriminator(real, labels)).mean() + softplus(on_fakes).mean()
-                    )
+                    on_real = softplus(-discriminator(real, labels)).mean()
+                    on_fakes = softplus(discriminator(fakes.detach(), labels)).mean()
                     d_optimizer.zero_grad()
-                    loss.backward()
+                    (0.5 * (on_real + on_fakes)).backward()
                     d_optimizer.step()
                 g_optimizer.zero_grad()
                 (0.5 * softplus(-discriminator(fakes, labels)).mean()).backward()
@@ -58,8 +60,8 @@ def bare_loop(images: torch.Tensor, cells: int, batch: int):
     return train
 
 
-def cellular(dataset: Dataset, options: argparse.Namespace):
-    """A function that trains one whole round."""
+def remuda_loop(dataset: Dataset, options: argparse.Namespace):
+    """Return a function that trains one whole round of the strategy cellular."""
     strategy = Cellular(
         height=options.height, width=options.width, batch_size=options.batch, skip_discriminator=1
     )
@@ -68,15 +70,13 @@ def cellular(dataset: Dataset, options: argparse.Namespace):
     engine = Stacked(size)
     shares = [torch.arange(len(dataset.images))] * size
     batches = Batches(dataset, shares, members=engine.members, batch_size=options.batch, seed=0)
-    state = strategy.init(context, engine)
-    t = 0
+    state, t = strategy.init(context, engine), 0
 
     def train(num_batches: int) -> None:
         nonlocal state, t
+        real = batches.draw(t * num_batches, num_batches)
         t += 1
-        state, losses = strategy.round(
-            context, engine, state, batches.draw((t - 1) * num_batches, num_batches), t
-        )
+        state, losses = strategy.round(context, engine, state, real, t)
         assert all(values.isfinite().all() for values in losses.values())
 
     return train
@@ -84,38 +84,30 @@ def cellular(dataset: Dataset, options: argparse.Namespace):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in {
-        "height": 2,
-        "width": 2,
-        "batch": 100,
-        "batches": 600,
-        "rounds": 5,
-    }.items():
+    defaults = {"height": 2, "width": 2, "batch": 100, "batches": 600, "rounds": 5}
+    for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     images = torch.randint(0, 256, (20_000, *SHAPE), dtype=torch.uint8)
     dataset = Dataset("noise", images, torch.arange(20_000) % 10, tuple(map(str, range(10))))
     cells = options.height * options.width
-    contenders = {
+    loops = {
         "bare loop": bare_loop(images, cells, options.batch),
-        "remuda": cellular(dataset, options),
+        "remuda": remuda_loop(dataset, options),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    seconds: dict[str, list[float]] = {name: [] for name in loops}
     for turn in range(options.rounds + 1):
-        for name, train in contenders.items():
-            began = time.perf_counter()
+        for name, train in loops.items():
+            started = time.perf_counter()
             train(options.batches)
-            if turn:  # the first is for warming up
-                seconds[name].append(time.perf_counter() - began)
+            if turn:  # the first turn warms up
+                seconds[name].append(time.perf_counter() - started)
     for name, values in seconds.items():
-        print(
-            f"{name}: {cells * options.batches / min(values):.0f} cell-minibatches a second (best of {len(values)})"
-        )
-    ratios = sorted(bare / ours for bare, ours in zip(*seconds.values(), strict=True))
+        pace = cells * options.batches / min(values)
+        print(f"{name}: {pace:.0f} cell-minibatches per second (best of {len(values)})")
     best = min(seconds["bare loop"]) / min(seconds["remuda"])
-    print(
-        f"remuda over bare loop: {best:.2f} (best), {ratios[len(ratios) // 2]:.2f} (median); aim 0.95"
-    )
+    median = statistics.median(bare / ours for bare, ours in zip(*seconds.values(), strict=True))
+    print(f"remuda over bare loop: {best:.2f} (best), {median:.2f} (median); goal 0.95")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""What an iteration of MD-GAN pays for ranks: its scatter and gather without the work between them, in milliseconds.
+"""Measure the scatter and gather of an MD-GAN iteration, without the work between them.
 
-    mpirun -n 2 python -m mpi4py benchmarks/exchange.py [--members 10] [--batch 10] [--shape 1 28 28] [--iterations 500]
+    mpirun -n 2 python -m mpi4py benchmarks/exchange.py [--members 10] [--batch 10]
+                                                        [--shape 1 28 28] [--iterations 500]
 
-Rank 0 hands every member two generated batches and receives the feedback on one, as MD-GAN does for k > 1. Printed are
-the median and the best time of all iterations, on these ranks and on ``stacked`` with the same rows, whose verbs are
-indexing; the difference is what ranks cost beyond waiting for the slowest of them.
+Rank 0 sends two generated batches to every member and receives the feedback on one, as MD-GAN does
+for k > 1. The script prints the median and the best time of all iterations: on these ranks, and on
+``stacked`` with the same rows, where the verbs only index. The difference is the cost of ranks
+except for waiting for the slowest of them. Expect 0.2 to 0.4 ms on two cores of one host, and
+0.002 ms on ``stacked``.
 """
 
 import argparse
@@ -15,20 +18,23 @@ import torch
 
 from remuda.cluster import launch
 from remuda.config import EngineConfig
-from remuda.engines import Ranks, Stacked
+from remuda.engines import MPIEngine, Stacked
+
+WARM_UP = 10  # iterations
 
 
-def iterations(engine, options) -> list[float]:
+def time_iterations(engine, communicator, options) -> list[float]:
+    """Return the seconds of each iteration."""
     rows = torch.randn(options.members, 2, options.batch, *options.shape)
     feedback = engine.create(lambda member: torch.randn(options.batch, *options.shape))
     seconds = []
-    for _ in range(options.iterations + 10):
-        engine.agree(0)  # all begin together
-        began = time.perf_counter()
+    for _ in range(options.iterations + WARM_UP):
+        communicator.max_over_ranks(0)  # all ranks start together
+        started = time.perf_counter()
         engine.scatter(lambda: rows)
         engine.gather(lambda server, rows: server, torch.zeros(()), feedback)
-        seconds.append(time.perf_counter() - began)
-    return seconds[10:]
+        seconds.append(time.perf_counter() - started)
+    return seconds[WARM_UP:]
 
 
 def main() -> None:
@@ -39,14 +45,16 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with launch.join(EngineConfig(name="mpi")) as world:
-        for engine in (Ranks(world, options.members), Stacked(options.members)):
-            seconds = iterations(engine, options)
-            if world.is_root:
-                place = f"{world.num_ranks} ranks" if isinstance(engine, Ranks) else "stacked"
-                print(
-                    f"{place}: median {1e3 * statistics.median(seconds):.3f} ms, best {1e3 * min(seconds):.3f} ms"
-                )
+    with launch.join(EngineConfig(name="mpi")) as communicator:
+        engines = {
+            f"{communicator.num_ranks} ranks": MPIEngine(communicator, options.members),
+            "stacked": Stacked(options.members),
+        }
+        for name, engine in engines.items():
+            times = [1e3 * each for each in time_iterations(engine, communicator, options)]
+            if communicator.is_root:
+                median, best = statistics.median(times), min(times)
+                print(f"{name}: median {median:.3f} ms, best {best:.3f} ms")
 
 
 if __name__ == "__main__":

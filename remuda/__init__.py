@@ -12,7 +12,7 @@ from remuda.system.choices import lazy_exports
 if TYPE_CHECKING:
     from remuda.config import RunConfig
     from remuda.engines import ENGINES, Engine, Stacked
-    from remuda.experiments.repeat import repeat
+    from remuda.experiments.repeats import repeat
     from remuda.model.model import Model, load
     from remuda.model.pictures import save_grid
     from remuda.model.scoring import score
@@ -53,7 +53,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "config": ["RunConfig"],
         "engines": ["ENGINES", "Engine", "Stacked"],
-        "experiments.repeat": ["repeat"],
+        "experiments.repeats": ["repeat"],
         "model.model": ["Model", "load"],
         "model.pictures": ["save_grid"],
         "model.scoring": ["score"],

@@ -34,7 +34,7 @@ def show_mixtures(
     else:
         before, model = None, remuda.load(run, checkpoint, str(find_device(device)))
     found = mixtures.mixtures(model)
-    scores = mixtures.score(run, model, n, path, say=say) if n else {}
+    scores = mixtures.score(run, model, n, path, notify=say) if n else {}
     names = [value.name for value in next(iter(scores.values()), [])]
     table = Table(
         "cell", "row", "column", "weights", *(["before"] if before else []), "distance", *names, ""

@@ -30,7 +30,7 @@ from remuda.cli.common import (
 from remuda.cluster import launch
 from remuda.errors import UserError
 from remuda.experiments import bench
-from remuda.experiments.repeat import repeat as train_repeats
+from remuda.experiments.repeats import repeat as train_repeats
 from remuda.experiments.scaling import read_ranks, scale
 from remuda.networks import summary
 from remuda.record.record import Record, next_folder
@@ -134,7 +134,7 @@ def show_expectations(
         [recipe] if recipe else [name for name in recipes.names() if name.endswith("-digits")]
     ):
         config = recipes.recipe(name, *(settings or []), *flags)
-        expected = bench.measure(config, say=say)
+        expected = bench.measure(config, notify=say)
         say(f"{name} {bench.describe(expected)}")
 
 
@@ -168,9 +168,9 @@ def show_scaling(
     folder = out or Path("runs") / f"{name}-scaling-{'weak' if weak else 'strong'}"
     found = scale(name, config, folder, read_ranks(ranks), weak, repeats, rounds, say)
     console.print(_table(found.header(), found.rows()))
-    if found.foreseen():
+    if found.predicted():
         say("\npredicted, not measured:")
-        console.print(_table(found.FORESEEN_HEADER, found.foreseen_rows()))
+        console.print(_table(found.predicted_header(), found.predicted_rows()))
     for text in ["", *found.notes(), f"figure: {folder / 'scaling.png'}"]:
         say(text)
 

@@ -1,1 +1,44 @@
-"""Studies over runs: repeats, benchmarks, scaling, traffic, mixtures."""
+"""Studies over runs: repeats, cost estimates, scaling, traffic and mixtures.
+
+    repeats = repeat(recipe("standalone-digits"), "runs/seeds", num_seeds=3)
+    expected = measure(recipe("cellular-digits"))
+
+No function prints anything unless you give it a console; pass ``notify=print`` or a ``Progress`` to
+follow a long one.
+"""
+
+from typing import TYPE_CHECKING
+
+from remuda.system.choices import lazy_exports
+
+if TYPE_CHECKING:
+    from remuda.experiments.bench import Expectation, measure
+    from remuda.experiments.mixtures import optimise
+    from remuda.experiments.repeats import Repeats, repeat
+    from remuda.experiments.scaling import Scaling, scale
+    from remuda.experiments.traffic import Setting, print_tables, setting_of
+
+__all__ = [
+    "Expectation",
+    "Repeats",
+    "Scaling",
+    "Setting",
+    "measure",
+    "optimise",
+    "print_tables",
+    "repeat",
+    "scale",
+    "setting_of",
+]
+
+# Importing PyTorch takes seconds, so each name is imported when it is first used.
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "bench": ["Expectation", "measure"],
+        "mixtures": ["optimise"],
+        "repeats": ["Repeats", "repeat"],
+        "scaling": ["Scaling", "scale"],
+        "traffic": ["Setting", "print_tables", "setting_of"],
+    },
+)

@@ -1,6 +1,6 @@
-"""The mixtures of a cellular run: what each neighbourhood's generators weigh, and more steps of their evolution.
+"""Show and score the mixtures of a cellular run, and evolve their weights further.
 
-Reads the whole state in one process, whatever engine has trained it.
+All functions read the whole state in one process, whichever engine trained it.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from remuda.training.assemble import Herd, assemble
 
 
 def mixtures(model: Model) -> list[Mixture]:
-    """Of every cell, in the order of their numbers."""
+    """Return the mixture of every cell, in the order of their numbers."""
     return model.strategy.mixtures(model.state)
 
 
 def only(model: Model, cell: int) -> Model:
-    """The same herd with that cell's mixture as its model."""
+    """Return the model that samples from the mixture of this cell."""
     return replace(model, state=model.strategy.choose_mixture(model.state, cell))
 
 
@@ -37,18 +37,21 @@ def score(
     samples: int,
     data: str | None = None,
     seed: int = 0,
-    say: Callable[[str], None] = print,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> dict[int, list[Value]]:
-    """FID of every living cell's mixture by the run's own protocol but for the number of samples; of points, modes."""
+    """Return the FID of every living cell's mixture; for points, their modes.
+
+    The protocol is the run's own, except for the number of samples.
+    """
     config = _config(Record.open(run), data)
     kinds = "modes" if model.facts.is_points else "fid"
-    scores, device = (
-        replace(config.scores, kinds=kinds, samples=samples),
-        model.state.distance.device,
+    scores = replace(config.scores, kinds=kinds, samples=samples)
+    device = model.state.distance.device
+    evaluator = Evaluator(
+        config.data, scores, device, notify, model.num_labels, model.facts.classes
     )
-    judge = Evaluator(config.data, scores, device, say, model.num_labels, model.facts.classes)
     living = [each.cell for each in mixtures(model) if each.is_alive]
-    return {cell: score_model(judge, only(model, cell), samples, seed) for cell in living}
+    return {cell: score_model(evaluator, only(model, cell), samples, seed) for cell in living}
 
 
 def optimise(
@@ -59,17 +62,17 @@ def optimise(
     device: str = "auto",
     data: str | None = None,
 ) -> tuple[list[float], Model]:
-    """Steps of the (1+1)-ES for the weights of all mixtures of a checkpoint, which is then saved anew.
+    """Take steps of the (1+1)-ES for the weights of all mixtures, and update the checkpoint.
 
-    All steps look at the same samples, fresh ones. Gives every mixture's distance on these before the first step, and
-    the model, whose distances are those after the last one: none of them is larger.
+    All steps use the same new samples. Return the distance of every mixture on these samples before
+    the first step, and the model after the last one. No distance of the model is larger.
     """
     if steps < 1:
         raise UserError(f"the number of steps must be at least 1, not {steps}")
     record = Record.open(run)
     with record.locked():
         model = load(run, checkpoint, str(find_device(device)))
-        mixtures(model)  # raises if it has none
+        mixtures(model)  # raises if the strategy has none
         config = _config(record, data)
         config = replace(config, engine=EngineConfig(device=device, threads=config.engine.threads))
         before, state = evolve(assemble(config), model, steps)
@@ -78,7 +81,7 @@ def optimise(
 
 
 def evolve(herd: Herd, model: Model, steps: int) -> tuple[list[float], Any]:
-    """The same for a state in memory: distances before, and the state after so many steps."""
+    """Take the steps of ``optimise`` in memory; return the distances before and the state after."""
     start = model.round * herd.num_batches
 
     def draw_real(count: int) -> Batch:

@@ -171,7 +171,7 @@ def test_the_other_commands(trained, monkeypatch, capsys):
     printed("report", "runs/small-001")
     expected = printed("bench", "small.toml", "--set", "run.rounds=2000")
     assert re.search(
-        r"ms a step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)", expected
+        r"ms per step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)", expected
     ), expected
     printed("resume", "runs/small-001", "--rounds", 4)
     assert remuda.load(folder / "runs/small-001").round == 4

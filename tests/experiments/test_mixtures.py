@@ -41,11 +41,11 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def run(tmp_path):
-    """One that a test may change."""
+    """Return a run that a test may change."""
     return remuda.run(grid(), tmp_path / "run")
 
 
-def test_every_cell_has_a_line(trained):
+def test_every_cell_has_a_mixture(trained):
     model = remuda.load(trained)
     found = mixtures.mixtures(model)
     assert [(each.cell, each.row, each.column) for each in found] == [
@@ -57,9 +57,8 @@ def test_every_cell_has_a_line(trained):
     assert all(sum(each.weights.values()) == pytest.approx(1) for each in found)
     assert [each.distance for each in found] == model.state.distance.tolist()
     (best,) = [each.cell for each in found if each.is_best]
-    assert best == min(range(6), key=lambda cell: found[cell].distance) and all(
-        each.is_alive for each in found
-    )
+    assert best == min(range(6), key=lambda cell: found[cell].distance)
+    assert all(each.is_alive for each in found)
 
 
 def test_a_model_of_one_cell_draws_from_its_mixture(trained):
@@ -74,10 +73,10 @@ def test_a_model_of_one_cell_draws_from_its_mixture(trained):
         )
 
 
-def test_each_mixture_is_scored_by_the_protocol_of_the_run(trained):
+def test_each_mixture_is_scored_by_the_runs_protocol(trained):
     model = remuda.load(trained)
     (best,) = [each.cell for each in mixtures.mixtures(model) if each.is_best]
-    scores = mixtures.score(trained, model, 60, say=lambda text: None)
+    scores = mixtures.score(trained, model, 60)
     assert list(scores) == list(range(6)) and all(
         values[0].name == "fid_60_train_lenet" for values in scores.values()
     )
@@ -90,12 +89,12 @@ def test_points_are_scored_by_their_modes(tmp_path):
     config = grid(height=1, width=2)
     values = to_dict(config) | {"data": {"name": "ring"}}
     folder = remuda.run(from_dict(values), tmp_path / "run")
-    scores = mixtures.score(folder, remuda.load(folder), 100, say=lambda text: None)
+    scores = mixtures.score(folder, remuda.load(folder), 100)
     assert [value.name for value in scores[0]][:2] == ["modes_100", "high-quality_100"]
 
 
-def test_evolution_is_the_arithmetic_of_the_mixture(trained):
-    """One cell by hand: the same samples for all steps, and a step is kept if it comes closer."""
+def test_evolution_follows_the_arithmetic_of_the_mixture(trained):
+    """Check one cell by hand: all steps use the same samples, and only improvements are kept."""
     model, herd = remuda.load(trained), assemble(grid())
     before, state = mixtures.evolve(herd, model, 5)
     real = herd.batches.draw(model.round * herd.num_batches, 3)
@@ -110,7 +109,7 @@ def test_evolution_is_the_arithmetic_of_the_mixture(trained):
     assert state.sides is model.state.sides
 
 
-def test_no_distance_grows_and_more_steps_come_closer(trained):
+def test_no_distance_grows_and_more_steps_reduce_it(trained):
     model, herd = remuda.load(trained), assemble(grid())
     before, few = mixtures.evolve(herd, model, 3)
     _, many = mixtures.evolve(herd, model, 40)
@@ -122,7 +121,7 @@ def test_no_distance_grows_and_more_steps_come_closer(trained):
     )
 
 
-def test_optimised_weights_are_the_checkpoints(run):
+def test_optimised_weights_replace_those_of_the_checkpoint(run):
     old = remuda.load(run)
     before, model = mixtures.optimise(run, 30, device="cpu")
     again = remuda.load(run)
@@ -133,7 +132,7 @@ def test_optimised_weights_are_the_checkpoints(run):
     assert (again.state.distance <= torch.tensor(before)).all()
     on_these, _ = mixtures.evolve(assemble(grid()), again, 1)
     assert on_these == pytest.approx(again.state.distance.tolist()), (
-        "what is kept is the distance on the same samples"
+        "the state holds the distance on the same samples"
     )
     remuda.resume(run, rounds=4)
     assert remuda.load(run).round == 4
@@ -149,7 +148,7 @@ def test_an_earlier_checkpoint_may_be_chosen(run):
     ]
 
 
-def test_cells_that_have_left_stay_alone(tmp_path):
+def test_cells_that_have_left_do_not_mix(tmp_path):
     config = grid(height=1, width=3, lose_every=1)
     folder = remuda.run(config, tmp_path / "run")
     mixtures.optimise(folder, 20, device="cpu")
@@ -158,12 +157,10 @@ def test_cells_that_have_left_stay_alone(tmp_path):
     assert all(each.weights == {each.cell: 1.0} for each in found)
     (last,) = [each for each in found if each.is_alive]
     assert last.is_best
-    assert list(mixtures.score(folder, remuda.load(folder), 60, say=lambda text: None)) == [
-        last.cell
-    ]
+    assert list(mixtures.score(folder, remuda.load(folder), 60)) == [last.cell]
 
 
-def test_by_the_scores_network_with_subsets(tmp_path):
+def test_mixtures_by_the_features_of_the_scores_with_subsets(tmp_path):
     values = to_dict(grid(mixture_by="network"))
     values["data"] |= {"partition": "subset", "fraction": 0.1}
     folder = remuda.run(from_dict(values), tmp_path / "run")

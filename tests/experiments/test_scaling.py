@@ -1,4 +1,4 @@
-"""Scaling: what is run, what is made of the times, the cost model by hand, and one real experiment."""
+"""Scaling: the planned runs, their summary, the cost model by hand, and one real experiment."""
 
 import json
 import re
@@ -19,7 +19,6 @@ from remuda.experiments.scaling.model import (
     crossing,
     predict,
     predict_all,
-    table_of,
 )
 from remuda.experiments.scaling.plan import Case, cases, grow
 from remuda.population.topology import neighbourhoods
@@ -32,7 +31,7 @@ def tiny_config(tiny):
     return configs.from_dict(tiny)
 
 
-# What is run
+# The planned runs
 
 
 def test_ranks_are_read():
@@ -44,27 +43,23 @@ def test_ranks_are_read():
         read_ranks("2,4")
 
 
-def test_strong_keeps_the_herd_and_weak_lets_it_grow(tiny_config):
+def test_strong_keeps_the_members_and_weak_multiplies_them(tiny_config):
     strong = cases(tiny_config, [1, 3], False, 2, 10)
     assert [(case.ranks, case.members) for case in strong] == [(1, 3), (3, 3)]
     weak = cases(tiny_config, [1, 3], True, 2, 10)
-    assert [(case.ranks, case.members, case.config.run.members) for case in weak] == [
-        (1, 3, 3),
-        (3, 9, 9),
-    ]
+    found = [(case.ranks, case.members, case.config.run.members) for case in weak]
+    assert found == [(1, 3, 3), (3, 9, 9)]
     natural = replace(tiny_config, run=replace(tiny_config.run, members=0))
     assert [case.members for case in cases(natural, [1, 4], True, 2, 10)] == [1, 4], (
-        "one class a rank, as in the papers"
+        "one class per rank, as in the papers"
     )
 
 
 def test_only_rounds_are_timed(tiny_config):
     config = cases(tiny_config, [2], False, 7, 10)[0].config
     assert config.engine.name == "mpi" and config.engine.ranks == 2 and config.engine.threads == 1
-    assert (
-        config.run.rounds == config.run.checkpoint_every == config.run.sample_every == 7
-        and config.scores.every == 0
-    )
+    assert config.run.rounds == config.run.checkpoint_every == config.run.sample_every == 7
+    assert config.scores.every == 0
     two = replace(tiny_config, engine=replace(tiny_config.engine, threads=2))
     assert cases(two, [2], False, 7, 10)[0].config.engine.threads == 2
 
@@ -94,13 +89,13 @@ def test_a_grid_grows_in_height(tiny):
         (["strategy.steps_per_round=0"], [1, 2], True, 2, "--set strategy.steps_per_round=50"),
     ],
 )
-def test_what_cannot_be_run_is_refused(tiny, settings, ranks, weak, rounds, words):
+def test_impossible_runs_are_refused(tiny, settings, ranks, weak, rounds, words):
     config = configs.from_dict(configs.override(tiny, settings))
     with pytest.raises(UserError, match=re.escape(words)):
         cases(config, ranks, weak, rounds, 10)
 
 
-# What is made of the times
+# The summary
 
 
 def line(seconds, scatter, take):
@@ -136,122 +131,78 @@ def made(tiny_config, weak, *measured):
 
 
 def test_speedup_and_efficiency(tiny_config):
-    alone, both = times(1, 3, 6.0, 8.0, 10.0, map=7.5), times(2, 3, 5.0, 4.0, 9.0, map=3.0)
-    strong = made(tiny_config, False, alone, both)
-    expected = [
-        "ranks",
-        "members",
-        "s a round",
-        "best",
-        "speed-up",
-        "best",
-        "efficiency",
-        "best",
-        "model",
-    ]
-    assert strong.header() == [*expected, "map", "rest", "MB a round"]
+    one_rank, both = times(1, 3, 6.0, 8.0, 10.0, map=7.5), times(2, 3, 5.0, 4.0, 9.0, map=3.0)
+    strong = made(tiny_config, False, one_rank, both)
+    times_of = ["s per round", "best", "speed-up", "best", "efficiency", "best", "model"]
+    expected = ["ranks", "members", *times_of, "map", "rest", "MB per round"]
+    assert strong.header() == expected
     first, second = strong.rows()
-    assert first == [
-        "1",
-        "3",
-        "8.0000",
-        "6.0000",
-        "1.00",
-        "1.00",
-        "100.0%",
-        "100.0%",
-        "8.0000",
-        "7.5000",
-        "0.5000",
-        "0.00",
-    ]
-    # medians 8 / 5, best 6 / 4; the model: two of three members, and 1 + 2 messages at the end
-    assert second[2:9] == [
-        "5.0000",
-        "4.0000",
-        "1.60",
-        "1.50",
-        "80.0%",
-        "75.0%",
-        f"{8 * 2 / 3 + 3e-3:.4f}",
-    ]
-    weak = made(tiny_config, True, alone, times(2, 6, 10.0, map=9.0))
+    cells = "1 3 8.0000 6.0000 1.00 1.00 100.0% 100.0% 8.0000 7.5000 0.5000 0.00"
+    assert first == cells.split()
+    # Medians 8 / 5, best 6 / 4. The model: two of three members, and 1 + 2 messages at the end.
+    assert second[2:8] == ["5.0000", "4.0000", "1.60", "1.50", "80.0%", "75.0%"]
+    assert second[8] == f"{8 * 2 / 3 + 3e-3:.4f}"
+    weak = made(tiny_config, True, one_rank, times(2, 6, 10.0, map=9.0))
     assert weak.rows()[1][4:7] == ["1.60", "1.20", "80.0%"]
 
 
-def test_what_is_foreseen(tiny_config):
-    alone = times(1, 3, 6.0)
-    assert [each.ranks for each in made(tiny_config, False, alone).foreseen()] == [3], (
+def test_predictions_for_more_ranks(tiny_config):
+    one_rank = times(1, 3, 6.0)
+    assert [each.ranks for each in made(tiny_config, False, one_rank).predicted()] == [3], (
         "no more ranks than members"
     )
-    assert [
-        each.ranks for each in made(tiny_config, False, alone, times(3, 3, 2.0)).foreseen()
-    ] == []
-    weak = made(tiny_config, True, alone, times(10, 30, 6.5))
-    assert [(each.ranks, each.members) for each in weak.foreseen()] == [
+    assert not made(tiny_config, False, one_rank, times(3, 3, 2.0)).predicted()
+    weak = made(tiny_config, True, one_rank, times(10, 30, 6.5))
+    assert [(each.ranks, each.members) for each in weak.predicted()] == [
         (30, 90),
         (100, 300),
         (300, 900),
         (1000, 3000),
     ]
-    # 999 losses to collect, 2 x 10 steps to agree, 1 ms each, and three members of 2 s
-    assert weak.foreseen_rows()[-1] == [
-        "1,000",
-        "3,000",
-        "7.0190",
-        f"{6000 / 7.019:.2f}",
-        "85.5%",
-        "14.5%",
-    ]
+    # 999 losses to collect, 2 x 10 steps to agree, 1 ms each, and three members of 2 s.
+    speedup = f"{6000 / 7.019:.2f}"
+    assert weak.predicted_rows()[-1] == ["1,000", "3,000", "7.0190", speedup, "85.5%", "14.5%"]
+    assert len(weak.predicted_header()) == 6
 
 
 def test_notes(tiny, tiny_config):
-    alone = times(1, 3, 6.0, loop=5.0)
-    text = " ".join(made(tiny_config, False, alone).notes())
-    assert (
-        "1000.0 µs a message, 1 MB/s" in text
-        and "Load of this machine before the first run: 0.5" in text
-    )
+    one_rank = times(1, 3, 6.0, loop=5.0)
+    text = " ".join(made(tiny_config, False, one_rank).notes())
+    assert "1000.0 µs per message, 1 MB/s" in text
+    assert "Load of this machine before the first run: 0.5" in text
     assert "engine.compile=false" in text and "cellular paper" not in text
     cells = configs.from_dict(configs.override(tiny, ["strategy.name=cellular", "run.members=0"]))
     text = " ".join(replace(made(cells, False, times(1, 4, 1.0)), load=None).notes())
-    assert (
-        "8.53 on 5 cores (2x2), 13.65 on 10 cores (3x3), 15.17 on 17 cores (4x4)" in text
-        and "Load" not in text
-    )
+    assert "8.53 on 5 cores (2x2), 13.65 on 10 cores (3x3), 15.17 on 17 cores (4x4)" in text
+    assert "Load" not in text
 
 
 @pytest.mark.parametrize("weak", [False, True])
 def test_the_figure_and_the_file(tiny, tmp_path, weak):
     config = configs.from_dict(configs.override(tiny, ["strategy.name=cellular", "run.members=0"]))
-    scaling = made(
-        config,
-        weak,
-        times(1, 4, 6.0, map=5.0),
-        times(2, 8 if weak else 4, 7.0 if weak else 3.5, map=3.0),
-    )
+    two_ranks = times(2, 8, 7.0, map=3.0) if weak else times(2, 4, 3.5, map=3.0)
+    scaling = made(config, weak, times(1, 4, 6.0, map=5.0), two_ranks)
     draw(scaling, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     scaling.write(tmp_path / "a.json")
     values = json.loads((tmp_path / "a.json").read_text())
     assert values["kind"] == scaling.kind and values["link"] == {"latency": 1e-3, "bandwidth": 1e6}
-    assert [each["median"] for each in values["measured"]] == [6.0, 7.0 if weak else 3.5]
-    assert values["predicted"][0]["seconds"] == 6.0 and values["predicted"][-1]["ranks"] == (
-        1000 if weak else 4
-    )
+    assert [each["median"] for each in values["measured"]] == [6.0, two_ranks.median]
+    assert values["predicted"][0]["seconds"] == 6.0
+    assert values["predicted"][-1]["ranks"] == (1000 if weak else 4)
 
 
 # The cost model
 
 
-def test_rows_that_cross_to_the_busiest_rank_are_those_that_are_delivered():
+def test_rows_that_cross_to_the_busiest_rank_match_the_delivery():
     swap = torch.tensor([[1], [0], [5], [2], [3], [4]])
     assert crossing(swap, 1) == (0, 0)
     assert crossing(swap, 2) == (1, 1)  # 2 takes from 5; 3 takes from 2
     assert crossing(swap, 6) == (1, 1)
     torus = neighbourhoods(4, 4, "von-neumann")
     assert crossing(torus, 16) == (4, 4)
-    assert crossing(torus, 4) == (2, 8)  # a row of the grid each: the rows above and below
+    assert crossing(torus, 4) == (2, 8)  # one row of the grid per rank: the rows above and below
     for table, ranks in ((swap, 4), (torus, 3), (torus, 5)):
         hosts = spans(len(table), ranks)
         plans = [deliver(table, hosts, rank) for rank in range(ranks)]
@@ -264,7 +215,7 @@ def test_rows_that_cross_to_the_busiest_rank_are_those_that_are_delivered():
 
 
 def test_costs_come_from_the_run_on_one_rank():
-    alone = Measured(
+    one_rank = Measured(
         1,
         4,
         [10.0, 11.0, 12.0],
@@ -272,8 +223,10 @@ def test_costs_come_from_the_run_on_one_rank():
         calls={"map": 20, "scatter": 10, "gather": 10, "take": 0.5},
         traffic={"scatter down": 800, "gather up": 400, "mean down": 40, "take across": 60},
     )
-    costs = costs_of(alone, torch.tensor([[1], [0], [3], [3]]))  # three rows are others'
-    assert costs.member == (11.0 - 3.0) / 4 and costs.server == 3.0 and costs.calls == alone.calls
+    # Three rows come from other members.
+    costs = costs_of(one_rank, torch.tensor([[1], [0], [3], [3]]))
+    assert costs.member == (11.0 - 3.0) / 4 and costs.server == 3.0
+    assert costs.calls == one_rank.calls
     assert costs.row_bytes == {"scatter": 200, "gather": 100, "mean": 20, "take": 20}
 
 
@@ -288,14 +241,15 @@ COSTS = Costs(
 def test_a_prediction_by_hand():
     swap, link = torch.tensor([[1], [2], [3], [4], [0]]), Link(latency=0.01, bandwidth=1000.0)
     assert predict(COSTS, link, 1, swap).seconds == 5 * 2.0 + 3.0
-    found = predict(COSTS, link, 3, swap)  # two, two and one member; rank 0 keeps two of five rows
+    # Two, two and one member; rank 0 keeps two of five rows.
+    found = predict(COSTS, link, 3, swap)
     assert found.work == 2 * 2.0 + 3.0
     assert found.messages == pytest.approx(
         {
             "scatter": 10 * 2 * 0.01 + 3 * 200 / 1000,
             "gather": 10 * 2 * 0.01 + 3 * 100 / 1000,
             "take": 0.5 * 1 * 0.01 + 1 * 20 / 1000,
-            "mean": 4 * 4 * 0.01 + 2 * 2 / 3 * 30 / 1000,  # 2 x 2 steps; two thirds to and fro
+            "mean": 4 * 4 * 0.01 + 2 * 2 / 3 * 30 / 1000,  # 2 x 2 steps; two thirds each way
             "end": (2 + 4) * 0.01,
         }
     )
@@ -306,81 +260,57 @@ def test_predictions_of_a_grid_that_grows(tiny):
     config = configs.from_dict(
         configs.override(tiny, ["strategy.name=cellular", "strategy.height=3", "run.members=0"])
     )
-    assert torch.equal(table_of(config, 6), neighbourhoods(3, 2, "von-neumann"))
-    alone = Measured(1, 6, [6.0], {}, {"take": 2}, {"take across": 6 * 3 * 10.0})
-    ten = predict_all(config, alone, Link(0.001, 1e6), [1, 10], True)[1]
-    # three rows of two cells a rank: the row above and the row below come from two ranks
+    assert torch.equal(config.strategy.exchange_table(6, 0), neighbourhoods(3, 2, "von-neumann"))
+    one_rank = Measured(1, 6, [6.0], {}, {"take": 2}, {"take across": 6 * 3 * 10.0})
+    ten = predict_all(config, one_rank, Link(0.001, 1e6), [1, 10], True)[1]
+    # Three rows of two cells per rank: the rows above and below come from two other ranks.
     assert ten.members == 60 and ten.work == 6.0
     assert ten.messages == pytest.approx(
         {"take": 2 * 2 * 0.001 + 4 * 10 / 1e6, "end": (9 + 8) * 0.001}
     )
 
 
-def test_off_a_grid_everyone_takes_from_another(tiny_config):
-    table = table_of(tiny_config, 7)[:, 0]
+def test_off_a_grid_members_exchange_by_a_derangement(tiny_config):
+    table = tiny_config.strategy.exchange_table(7, tiny_config.run.seed)[:, 0]
     assert sorted(table.tolist()) == list(range(7)) and not (table == torch.arange(7)).any()
 
 
-# The whole
+# A real experiment
 
 
 def test_an_experiment_on_one_and_two_ranks(tiny, tmp_path, capsys, monkeypatch):
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
     (tmp_path / "small.toml").write_text(configs.to_toml(configs.from_dict(tiny)))
-    command = (
-        "scaling",
-        tmp_path / "small.toml",
-        "--ranks",
-        "1,2",
-        "--repeats",
-        1,
-        "--rounds",
-        3,
-        "--out",
-        tmp_path / "out",
-    )
+    flags = ["--ranks", "1,2", "--repeats", "1", "--rounds", "3", "--out"]
+    command = ("scaling", tmp_path / "small.toml", *flags, tmp_path / "out")
     status, complaints = in_process(*command)
     assert status == 0, complaints
     printed = capsys.readouterr().out
-    assert (
-        "3 members on 2 ranks" in printed
-        and "predicted, not measured" in printed
-        and "efficiency" in printed
-    )
+    for words in ("3 members on 2 ranks", "predicted, not measured", "efficiency"):
+        assert words in printed
     values = json.loads((tmp_path / "out" / "scaling.json").read_text())
-    assert [
-        (each["ranks"], each["members"], len(each["seconds"])) for each in values["measured"]
-    ] == [
-        (1, 3, 2),
-        (2, 3, 2),
-    ]
-    assert (
-        0 < values["link"]["latency"] < 1
-        and values["link"]["bandwidth"] > 1e6
-        and values["load_before"] is not None
-    )
-    lines = Record.open(tmp_path / "out" / "2-ranks-1").rounds()
-    assert all(
-        line["calls"] == {"map": 2} and 0 < line["verbs"]["map"] < line["seconds"] for line in lines
-    )
+    found = [(each["ranks"], each["members"], len(each["seconds"])) for each in values["measured"]]
+    assert found == [(1, 3, 2), (2, 3, 2)]
+    assert 0 < values["link"]["latency"] < 1 and values["link"]["bandwidth"] > 1e6
+    assert values["load_before"] is not None
+    for line in Record.open(tmp_path / "out" / "2-ranks-1").rounds():
+        assert line["calls"] == {"map": 2} and 0 < line["verbs"]["map"] < line["seconds"]
 
-    monkeypatch.setattr("remuda.experiments.scaling.link", lambda ranks: Link(1e-5, 1e9))
+    monkeypatch.setattr("remuda.experiments.scaling.measure_link", lambda ranks: Link(1e-5, 1e9))
     assert in_process(*command)[0] == 0
     again = json.loads((tmp_path / "out" / "scaling.json").read_text())
     assert again["measured"] == values["measured"] and again["load_before"] is None
     status, complaints = in_process(*command, "--set", "strategy.batch_size=3")
-    assert status == 2 and "is another run" in complaints
+    assert status == 2 and "holds a run with other settings" in complaints
     status, complaints = in_process(*command, "--weak", "--strong")
     assert status == 2 and "choose one" in complaints
 
 
-def test_a_run_that_fails_is_named_with_its_reason(tiny, tmp_path):
+def test_a_failed_run_is_named_with_its_reason(tiny, tmp_path):
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
     tiny["strategy"] |= {"loss": "least-squares", "discriminator_lr": 1e30}
     plan = cases(configs.from_dict(tiny), [1], False, 9, 10)
-    with pytest.raises(
-        UserError, match=r"1-ranks-1 did not come to its end: \w+_loss of member \d became"
-    ):
+    with pytest.raises(UserError, match=r"1-ranks-1 did not finish: \w+_loss of member \d became"):
         measure(plan, 1, tmp_path, lambda text: None)
     with pytest.raises(UserError, match="--repeats must be at least 1"):
         measure(plan, 0, tmp_path, lambda text: None)

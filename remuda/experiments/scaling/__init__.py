@@ -1,4 +1,4 @@
-"""How a recipe scales over ranks: measured here, and foreseen for more."""
+"""Measure how a recipe scales over ranks, and predict its scaling over more of them."""
 
 import platform
 from collections.abc import Callable, Sequence
@@ -24,25 +24,29 @@ def scale(
     config: RunConfig,
     out: Path,
     ranks: Sequence[int],
-    weak: bool,
-    repeats: int,
-    rounds: int,
-    say: Callable[[str], None],
+    weak: bool = False,
+    repeats: int = 3,
+    rounds: int = 5,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> Scaling:
-    """Train on each number of ranks, into folders of ``out``; writes scaling.json and scaling.png there, too."""
+    """Train on each number of ranks, and write scaling.json and scaling.png.
+
+    The runs are subprocesses with folders in ``out``, next to the two files. ``name`` is the title
+    of the figure.
+    """
     if launch.place()[1] > 1:
-        raise UserError("remuda scaling starts its ranks itself: call it without mpirun or srun")
+        raise UserError("remuda scaling starts its own ranks: run it without mpirun or srun")
     num_classes = len(data.load(config.data.at(0, platform.node())).classes)
     cases = plan.cases(config, ranks, weak, rounds, num_classes)
-    measured, load = measure(cases, repeats, out, say)
-    scaling = Scaling(name, weak, config, measured, link(max(2, ranks[-1])), load)
+    measured, load = measure(cases, repeats, out, notify)
+    scaling = Scaling(name, weak, config, measured, measure_link(max(2, ranks[-1])), load)
     scaling.write(out / "scaling.json")
     draw(scaling, out / "scaling.png")
     return scaling
 
 
-def link(ranks: int) -> Link:
-    """The slowest that so many ranks find among themselves, started as a run's are."""
+def measure_link(ranks: int) -> Link:
+    """Start this many ranks as a run does, and return the slowest link between two of them."""
     found = doctor.trial(ranks)["between"].values()
     latency, exchange = (max(place[name] for place in found) for name in ("latency", "exchange"))
     return Link(latency, probe.LARGE / exchange)

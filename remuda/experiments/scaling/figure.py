@@ -1,22 +1,22 @@
-"""Speed-up or efficiency over the ranks, measured and foreseen, and where a round's time goes."""
+"""Draw speed-up or efficiency over the number of ranks, and the time of a round by verb."""
 
 from pathlib import Path
 from typing import Any
 
-from remuda.experiments.scaling.result import FORESEEN, PAPER, Scaling
-from remuda.strategies import Cellular
+from remuda.experiments.scaling.result import PREDICTED_RANKS, Scaling
 
 COLOUR, PAPER_COLOUR = "#3f8fd8", "#c8622d"
 NUM_POINTS = 40  # of the dashed line
 
 
 def draw(scaling: Scaling, path: Path) -> None:
-    from matplotlib.figure import Figure  # slow to import, and needed here alone
+    """Draw both parts of the figure side by side and save them as a PNG file."""
+    from matplotlib.figure import Figure  # slow to import, and used only here
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _curve(left, scaling)
-    _verbs(right, scaling)
+    _draw_curves(left, scaling)
+    _draw_verbs(right, scaling)
     for axes in (left, right):
         axes.grid(alpha=0.3, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
@@ -24,47 +24,13 @@ def draw(scaling: Scaling, path: Path) -> None:
     figure.savefig(path, format="png", dpi=150)
 
 
-def _curve(axes: Any, scaling: Scaling) -> None:
-    """Weak: efficiency, as the class-parallel papers draw it. Strong: speed-up, beside the cellular paper's."""
-    first = scaling.measured[0]
-
-    def height(seconds: float, ranks: int, alone: float) -> float:
-        return scaling.efficiency(seconds, ranks, alone) * (1 if scaling.weak else ranks)
-
-    ranks = [each.ranks for each in scaling.measured]
-    last = max(FORESEEN[-1] if scaling.weak else first.members, 2)
-    spread = sorted({round(last ** (i / (NUM_POINTS - 1))) for i in range(NUM_POINTS)})
-    model = scaling.predictions(spread)
-    axes.plot(
-        spread,
-        [1 if scaling.weak else number for number in spread],
-        ":",
-        color="grey",
-        label="nothing lost",
-    )
-    heights = [height(each.seconds, each.ranks, first.median) for each in model]
-    axes.plot(
-        [each.ranks for each in model],
-        heights,
-        "--",
-        color=COLOUR,
-        label="prediction, not measured",
-    )
-    for shape, name in (("o", "median"), ("^", "best")):
-        values = [
-            height(getattr(each, name), each.ranks, getattr(first, name))
-            for each in scaling.measured
-        ]
-        axes.plot(
-            ranks,
-            values,
-            shape,
-            color=COLOUR,
-            label=f"measured, {name}",
-            fillstyle="full" if shape == "o" else "none",
-        )
-    if isinstance(scaling.config.strategy, Cellular) and not scaling.weak:
-        cores, speedups = zip(*PAPER.values(), strict=True)
+def _draw_curves(axes: Any, scaling: Scaling) -> None:
+    """Draw efficiency for weak scaling, as the class-parallel papers do, or else speed-up."""
+    _draw_model(axes, scaling)
+    _draw_measured(axes, scaling)
+    paper = scaling.config.strategy.paper_speedups
+    if paper and not scaling.weak:
+        cores, speedups = zip(*paper.values(), strict=True)
         axes.plot(cores, speedups, "s", color=PAPER_COLOUR, label="cellular paper, table III")
     axes.set(xscale="log", xlabel="ranks", ylabel="efficiency" if scaling.weak else "speed-up")
     if scaling.weak:
@@ -76,22 +42,54 @@ def _curve(axes: Any, scaling: Scaling) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
-def _verbs(axes: Any, scaling: Scaling) -> None:
-    """Of rank 0, one bar for each number of ranks."""
-    places = range(len(scaling.measured))
-    bottoms = [0.0] * len(scaling.measured)
-    verbs = list(dict.fromkeys(verb for each in scaling.measured for verb in each.verbs))
-    for verb in [*verbs, "rest"]:
-        spent = [
-            max(0.0, each.median - sum(each.verbs.values()))
-            if verb == "rest"
-            else each.verbs.get(verb, 0.0)
+def _draw_model(axes: Any, scaling: Scaling) -> None:
+    """Draw a dotted line for the ideal and a dashed one for the prediction."""
+    first = scaling.measured[0]
+    last = max(PREDICTED_RANKS[-1] if scaling.weak else first.members, 2)
+    ranks = sorted({round(last ** (i / (NUM_POINTS - 1))) for i in range(NUM_POINTS)})
+    ideal = [1] * len(ranks) if scaling.weak else ranks
+    axes.plot(ranks, ideal, ":", color="grey", label="ideal")
+    predictions = scaling.predictions(ranks)
+    axes.plot(
+        [each.ranks for each in predictions],
+        [_height(scaling, each.seconds, each.ranks, first.median) for each in predictions],
+        "--",
+        color=COLOUR,
+        label="prediction, not measured",
+    )
+
+
+def _draw_measured(axes: Any, scaling: Scaling) -> None:
+    """Draw a full circle for each median and an empty triangle for each best round."""
+    first = scaling.measured[0]
+    ranks = [each.ranks for each in scaling.measured]
+    for name, marker, fill in (("median", "o", "full"), ("best", "^", "none")):
+        heights = [
+            _height(scaling, getattr(each, name), each.ranks, getattr(first, name))
             for each in scaling.measured
         ]
-        axes.bar(places, spent, bottom=bottoms, width=0.6, label=verb)
-        bottoms = [bottom + seconds for bottom, seconds in zip(bottoms, spent, strict=True)]
+        label = f"measured, {name}"
+        axes.plot(ranks, heights, marker, color=COLOUR, label=label, fillstyle=fill)
+
+
+def _height(scaling: Scaling, seconds: float, ranks: int, one_rank: float) -> float:
+    """Return efficiency for weak scaling and speed-up for strong scaling."""
+    efficiency = scaling.efficiency(seconds, ranks, one_rank)
+    return efficiency if scaling.weak else efficiency * ranks
+
+
+def _draw_verbs(axes: Any, scaling: Scaling) -> None:
+    """Draw a bar for each number of ranks: the seconds of rank 0 in each verb."""
+    places = range(len(scaling.measured))
+    spent = {
+        verb: [each.verbs.get(verb, 0.0) for each in scaling.measured] for verb in scaling.verbs()
+    }
+    spent["rest"] = [each.rest for each in scaling.measured]
+    bottoms = [0.0] * len(places)
+    for verb, seconds in spent.items():
+        axes.bar(places, seconds, bottom=bottoms, width=0.6, label=verb)
+        bottoms = [bottom + more for bottom, more in zip(bottoms, seconds, strict=True)]
     axes.set_xticks(places, [f"{each.ranks}" for each in scaling.measured])
-    axes.set(
-        xlabel="ranks", ylabel="seconds a round, rank 0", ylim=(0, 1.2 * max(bottoms))
-    )  # room for the legend
-    axes.legend(frameon=False, fontsize=9, ncols=len(verbs) + 1, loc="upper center")
+    # The fifth on top is room for the legend.
+    axes.set(xlabel="ranks", ylabel="seconds per round, rank 0", ylim=(0, 1.2 * max(bottoms)))
+    axes.legend(frameon=False, fontsize=9, ncols=len(spent), loc="upper center")

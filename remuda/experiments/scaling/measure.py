@@ -1,4 +1,4 @@
-"""Runs on ranks, started as a user would, and what their records say of the time."""
+"""Run the cases of a scaling experiment as a user would, and read the times of their rounds."""
 
 import os
 import shutil
@@ -16,22 +16,23 @@ from remuda.errors import Interrupted, UserError
 from remuda.experiments.scaling.plan import Case
 from remuda.record.record import Record
 from remuda.system import disk
+from remuda.system.text import count
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of a number of ranks: all rounds of all repeats, without each run's first, which starts things up.
+    """The rounds of all repeats on one number of ranks, without each run's first, which starts up.
 
-    A round's time is that of the slowest rank: all begin it together, and rank 0, whose clock counts, ends it with the
-    losses of all members in its hands.
+    The time of a round is that of the slowest rank: all ranks start it together, and it ends when
+    rank 0, whose clock counts, has received the losses of all members.
     """
 
     ranks: int
     members: int
     seconds: list[float]
-    verbs: dict[str, float]  # seconds of a round, medians; at rank 0, waiting included
-    calls: dict[str, float]  # of a round, means: not every round has every verb
-    traffic: dict[str, float]  # bytes of a round by verb and direction, means
+    verbs: dict[str, float]  # seconds per round at rank 0, medians; waiting included
+    calls: dict[str, float]  # per round, means: not every round uses every verb
+    traffic: dict[str, float]  # bytes per round by verb and direction, means
 
     @property
     def median(self) -> float:
@@ -42,16 +43,22 @@ class Measured:
         return min(self.seconds)
 
     @property
+    def rest(self) -> float:
+        """Seconds of a median round outside the verbs."""
+        return max(0.0, self.median - sum(self.verbs.values()))
+
+    @property
     def bytes(self) -> float:
         return sum(self.traffic.values())
 
 
 def measure(
-    cases: Sequence[Case], repeats: int, out: Path, say: Callable[[str], None]
+    cases: Sequence[Case], repeats: int, out: Path, notify: Callable[[str], None]
 ) -> tuple[list[Measured], float | None]:
-    """Every case so many times, in turns forwards and backwards, so that a busy minute hits all; finished runs stay.
+    """Run every case ``repeats`` times; return its rounds and the load before the first run.
 
-    Also the machine's load before the first of them, or None where all were finished.
+    The order of the cases alternates, so that a busy minute affects all of them. Finished runs are
+    kept; if all were finished, the load is None.
     """
     if repeats < 1:
         raise UserError(f"--repeats must be at least 1, not {repeats}")
@@ -66,23 +73,21 @@ def measure(
         for case in cases if i % 2 == 0 else reversed(cases):
             folder = plan[case.ranks][i]
             if _is_finished(folder, case):
-                say(f"{folder} is finished")
+                notify(f"{folder} is finished")
                 continue
             load = os.getloadavg()[0] if load is None else load
-            _train(case, folder, say)
-    return [
-        summary(case, [Record.open(folder).rounds() for folder in plan[case.ranks]])
-        for case in cases
-    ], load
+            _train(case, folder, notify)
+    found = [summary(case, map(_rounds, plan[case.ranks])) for case in cases]
+    return found, load
 
 
 def summary(case: Case, runs: Iterable[list[dict[str, Any]]]) -> Measured:
-    """Of the lines that runs have left in their records."""
+    """Summarise the lines of ``rounds.jsonl`` of several runs."""
     lines = [line for rounds in runs for line in rounds[1:]]
 
-    def column(name: str, middle: Callable[[list[float]], float]) -> dict[str, float]:
+    def column(name: str, average: Callable[[list[float]], float]) -> dict[str, float]:
         keys = dict.fromkeys(key for line in lines for key in line[name])
-        return {key: middle([line[name].get(key, 0.0) for line in lines]) for key in keys}
+        return {key: average([line[name].get(key, 0.0) for line in lines]) for key in keys}
 
     return Measured(
         case.ranks,
@@ -94,6 +99,10 @@ def summary(case: Case, runs: Iterable[list[dict[str, Any]]]) -> Measured:
     )
 
 
+def _rounds(folder: Path) -> list[dict[str, Any]]:
+    return Record.open(folder).rounds()
+
+
 def _is_finished(folder: Path, case: Case) -> bool:
     if not folder.exists():
         return False
@@ -102,41 +111,37 @@ def _is_finished(folder: Path, case: Case) -> bool:
 
 
 def _refuse_another_run(folder: Path, case: Case) -> None:
-    if folder.exists() and (
-        not (folder / "config.toml").exists() or Record.open(folder).config != case.config
-    ):
-        raise UserError(
-            f"{folder} is another run than the one that is asked for: choose another --out"
-        )
+    """Raise if the folder holds anything but a run with the settings of this case."""
+    if not folder.exists():
+        return
+    is_run = (folder / "config.toml").exists()
+    if not is_run or Record.open(folder).config != case.config:
+        raise UserError(f"{folder} holds a run with other settings: choose another --out")
 
 
-def _train(case: Case, folder: Path, say: Callable[[str], None]) -> None:
-    if folder.exists():  # stopped on its way, so that its times are of two starts
+def _train(case: Case, folder: Path, notify: Callable[[str], None]) -> None:
+    if folder.exists():  # an interrupted run: with a resume its times would be those of two starts
         shutil.rmtree(folder)
     settings = folder.parent / f"{case.ranks}-ranks.toml"
     folder.parent.mkdir(parents=True, exist_ok=True)
     disk.write_text(settings, configs.to_toml(case.config))
-    say(
-        f"{folder}: {case.members} members on {case.ranks} {'rank' if case.ranks == 1 else 'ranks'}"
-    )
+    notify(f"{folder}: {count(case.members, 'member')} on {count(case.ranks, 'rank')}")
     process = subprocess.Popen(
         [sys.executable, "-m", "remuda", "train", str(settings), "--out", str(folder)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # so that a terminal's Ctrl-C comes here alone, and is passed on once
+        start_new_session=True,  # Ctrl-C reaches only this process, which passes it on
     )
     try:
-        _, complaints = process.communicate()
+        _, errors = process.communicate()
     except KeyboardInterrupt:
         process.send_signal(signal.SIGTERM)
         process.communicate()
         raise Interrupted(
-            "stopped; the same remuda scaling goes on with the runs that are missing"
+            "stopped; run the same remuda scaling again to measure what is missing"
         ) from None
     if process.returncode:
-        reason = " ".join(complaints.split()).removeprefix("remuda: ")
-        raise UserError(
-            f"{folder} did not come to its end: {reason or f'status {process.returncode}'}"
-        )
+        reason = " ".join(errors.split()).removeprefix("remuda: ")
+        raise UserError(f"{folder} did not finish: {reason or f'status {process.returncode}'}")

@@ -1,10 +1,11 @@
-"""A cost model: what a round takes on more ranks than are here.
+"""Predict the time of a round on more ranks than are available, with a cost model.
 
-    seconds(R) = member * n(R) + server + sum over verbs of calls * messages(R) * latency + bytes(R) / bandwidth
+    seconds(R) = member * n(R) + server
+                 + sum over verbs of (calls * messages(R) * latency + bytes(R) / bandwidth)
 
-n(R) is the number of members on the busiest rank; ``member`` and ``server`` are the seconds of one rank's run, those of
-the verbs scatter and gather being the server's. Messages and bytes are those that pass the busiest rank one after the
-other: docs/scaling.md has them verb by verb.
+n(R) is the number of members on the busiest rank. ``member`` and ``server`` come from the run on
+one rank; the time of the verbs scatter and gather is the server's. Messages and bytes are those
+that pass the busiest rank one after the other: docs/scaling.md lists them for each verb.
 """
 
 import math
@@ -18,81 +19,75 @@ from remuda.config import RunConfig
 from remuda.engines.mpi.spans import spans
 from remuda.experiments.scaling.measure import Measured
 from remuda.experiments.scaling.plan import grow
-from remuda.population import derangement
-from remuda.population.topology import neighbourhoods
-from remuda.strategies import Cellular
-from remuda.tensors import random
 
-SERVER = ("scatter", "gather")  # verbs with work that no rank takes off rank 0
+SERVER = ("scatter", "gather")  # verbs whose work stays at rank 0, however many ranks there are
 
 
 @dataclass(frozen=True)
 class Link:
-    """Between two ranks, as measured by ``remuda doctor``."""
+    """The connection between two ranks, as measured by ``remuda doctor``."""
 
     latency: float  # seconds of a small message
-    bandwidth: float  # bytes a second, each way, both ways at once
+    bandwidth: float  # bytes per second in each direction, both at once
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Of a round; bytes are those of one member's rows."""
+    """The costs of one round."""
 
-    member: float  # seconds of one member, its draws and its share of local copies included
+    member: float  # seconds of one member, including its draws and its share of local copies
     server: float  # seconds
     calls: Mapping[str, float]  # of each verb
-    row_bytes: Mapping[
-        str, float
-    ]  # that a member sends or receives by each verb, of a take by each row taken
+    row_bytes: Mapping[str, float]  # one member sends or receives by each verb; take: per row taken
 
 
 @dataclass(frozen=True)
 class Prediction:
+    """The predicted time of a round on a number of ranks."""
+
     ranks: int
     members: int
     work: float  # seconds of members and server
-    messages: Mapping[
-        str, float
-    ]  # seconds by verb; "end": losses, and the agreement that the round is over
+    messages: Mapping[str, float]  # seconds by verb; "end": losses, and agreeing on the end
 
     @property
     def seconds(self) -> float:
         return self.work + sum(self.messages.values())
 
 
-def costs_of(alone: Measured, table: Tensor) -> Costs:
-    """From the run on one rank; the table says who takes from whom."""
-    server = sum(alone.verbs.get(verb, 0.0) for verb in SERVER)
-    foreign = int((table != torch.arange(len(table))[:, None]).sum())
-    size, sent = alone.members, alone.traffic
+def costs_of(one_rank: Measured, table: Tensor) -> Costs:
+    """Derive the costs from the run on one rank; ``table`` tells which members exchange rows."""
+    server = sum(one_rank.verbs.get(verb, 0.0) for verb in SERVER)
+    num_foreign = int((table != torch.arange(len(table))[:, None]).sum())
+    size, sent = one_rank.members, one_rank.traffic
     row_bytes = {
         "scatter": sent.get("scatter down", 0.0) / size,
         "gather": sent.get("gather up", 0.0) / size,
         "mean": 2 * sent.get("mean down", 0.0) / size,  # ranks add in double precision
-        "take": sent.get("take across", 0.0) / max(1, foreign),
+        "take": sent.get("take across", 0.0) / max(1, num_foreign),
     }
-    return Costs((alone.median - server) / size, server, alone.calls, row_bytes)
+    return Costs((one_rank.median - server) / size, server, one_rank.calls, row_bytes)
 
 
 def predict(costs: Costs, link: Link, ranks: int, table: Tensor) -> Prediction:
-    """Of a herd whose members take from each other by that table (members, K)."""
+    """Predict a round of a population that exchanges rows by this table (members, K)."""
     size = len(table)
     num_here = -(-size // ranks)
     if ranks == 1:
         return Prediction(1, size, costs.member * size + costs.server, {})
-    steps = 2 * math.ceil(math.log2(ranks))  # of a sum over all ranks: halves to and fro
-    taken, rows = crossing(table, ranks)
-    foreign = size - num_here
-    loads = {  # messages of a call, and rows' worth of bytes of the round, at the busiest rank
-        "scatter": (ranks - 1, foreign),
-        "gather": (ranks - 1, foreign),
+    steps = 2 * math.ceil(math.log2(ranks))  # of a sum over all ranks: halving, then doubling
+    num_senders, num_rows = crossing(table, ranks)
+    num_foreign = size - num_here
+    loads = {  # at the busiest rank: messages per call, and rows' worth of bytes per round
+        "scatter": (ranks - 1, num_foreign),
+        "gather": (ranks - 1, num_foreign),
         "mean": (steps, 2 * (ranks - 1) / ranks),
-        "take": (taken, rows),
+        "take": (num_senders, num_rows),
     }
     messages = {
-        verb: costs.calls[verb] * num * link.latency
+        verb: costs.calls[verb] * number * link.latency
         + amount * costs.row_bytes[verb] / link.bandwidth
-        for verb, (num, amount) in loads.items()
+        for verb, (number, amount) in loads.items()
         if costs.calls.get(verb)
     }
     messages["end"] = (ranks - 1 + steps) * link.latency
@@ -100,36 +95,34 @@ def predict(costs: Costs, link: Link, ranks: int, table: Tensor) -> Prediction:
 
 
 def crossing(table: Tensor, ranks: int) -> tuple[int, int]:
-    """Messages and rows that reach the busiest rank when members take by a table; a rank needs a row once."""
+    """Return how many messages and rows reach the busiest rank when members take by a table.
+
+    A rank receives each row that it needs once.
+    """
     size = len(table)
     host = torch.repeat_interleave(torch.tensor([len(span) for span in spans(size, ranks)]))
     receiver, sender = host[:, None].expand_as(table), host[table]
-    comes = receiver != sender
-    if not comes.any():
+    crosses = receiver != sender
+    if not crosses.any():
         return 0, 0
-    pairs = torch.unique(receiver[comes] * ranks + sender[comes]) // ranks
-    rows = torch.unique(receiver[comes] * size + table[comes]) // size
+    pairs = torch.unique(receiver[crosses] * ranks + sender[crosses]) // ranks
+    rows = torch.unique(receiver[crosses] * size + table[crosses]) // size
     return int(torch.bincount(pairs).max()), int(torch.bincount(rows).max())
 
 
-def table_of(config: RunConfig, size: int) -> Tensor:
-    """(size, K): who takes from whom; off a grid, everyone from another one, drawn at random."""
-    if isinstance(config.strategy, Cellular):
-        return neighbourhoods(*config.strategy.grid, config.strategy.neighbourhood)
-    return derangement(random.key(config.run.seed, "swap", 1), torch.ones(size, dtype=torch.bool))[
-        :, None
-    ]
-
-
 def predict_all(
-    config: RunConfig, alone: Measured, link: Link, ranks: list[int], weak: bool
+    config: RunConfig, one_rank: Measured, link: Link, ranks: list[int], weak: bool
 ) -> list[Prediction]:
-    """For the ranks that the herd has members for; a herd that grows has them always."""
-    costs = costs_of(alone, table_of(config, alone.members))
+    """Predict for those numbers of ranks that leave no rank without a member."""
+    costs = costs_of(one_rank, _table(config, one_rank.members))
     found = []
     for number in ranks:
-        size = number * alone.members if weak else alone.members
+        size = number * one_rank.members if weak else one_rank.members
         if number <= size:
-            table = table_of(grow(config, number) if weak else config, size)
+            table = _table(grow(config, number) if weak else config, size)
             found.append(predict(costs, link, number, table))
     return found
+
+
+def _table(config: RunConfig, size: int) -> Tensor:
+    return config.strategy.exchange_table(size, config.run.seed)

@@ -1,4 +1,4 @@
-"""What is run to see how a recipe scales: the same herd on more ranks, or a herd that grows with them."""
+"""Plan the runs of a scaling experiment: the same members on more ranks, or more members too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from remuda.config import RunConfig
 from remuda.engines.mpi.spans import spans
 from remuda.errors import UserError
-from remuda.strategies import Cellular, Standalone
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run on so many ranks."""
+    """The run for one number of ranks."""
 
     ranks: int
     members: int
@@ -19,16 +18,14 @@ class Case:
 
 
 def read_ranks(text: str) -> list[int]:
-    """Ascending numbers of ranks; 1 is what the others are compared with."""
+    """Return the numbers of ranks in a text such as ``1,2,4``, in ascending order."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise UserError(
-            f"--ranks {text}: write numbers of ranks with commas between them, such as 1,2,4"
-        )
+        raise UserError(f"cannot read --ranks {text}: write numbers of ranks such as 1,2,4")
     numbers = sorted(set(map(int, words)))
     if numbers[0] != 1:
         raise UserError(
-            f"--ranks {text} lacks 1, which the others are compared with: --ranks 1,{text}"
+            f"--ranks {text} lacks 1, the baseline of the comparison: use --ranks 1,{text}"
         )
     return numbers
 
@@ -36,45 +33,42 @@ def read_ranks(text: str) -> list[int]:
 def cases(
     config: RunConfig, ranks: Sequence[int], weak: bool, rounds: int, num_classes: int
 ) -> list[Case]:
-    """A run for each number of ranks; what cannot be run is refused before anything is."""
+    """Return a case for each number of ranks; raise before anything runs if one is impossible."""
     if rounds < 2:
         raise UserError(
             f"--rounds must be at least 2, not {rounds}: the first round of a run is not timed"
         )
-    if weak and isinstance(config.strategy, Standalone):
-        raise UserError(
-            "standalone trains one member, which cannot grow with the ranks: choose another recipe"
-        )
-    if weak and config.strategy.steps_per_round == 0:
-        raise UserError(
-            "weak scaling wants the same work of every member whatever their number: fix it, for instance by "
-            "--set strategy.steps_per_round=50"
-        )
+    if weak:
+        grow(config, 1)  # raises for a strategy whose population cannot grow
+        if config.strategy.steps_per_round == 0:
+            raise UserError(
+                "weak scaling needs the same work per member for any number of members: fix it, "
+                "for instance with --set strategy.steps_per_round=50"
+            )
     found = []
     for number in ranks:
         grown = grow(config, number) if weak else config
         members = grown.strategy.num_members(grown.run.members, num_classes)
-        spans(members, number)  # refuses more ranks than members
-        found.append(Case(number, members, _alone_with_the_clock(grown, number, rounds)))
+        spans(members, number)  # raises if some ranks would have no member
+        found.append(Case(number, members, _only_rounds(grown, number, rounds)))
     return found
 
 
 def grow(config: RunConfig, ranks: int) -> RunConfig:
-    """The herd that has on so many ranks what the recipe's has on one: members, or the rows of a grid.
+    """Return the configuration of a population that grows with the ranks.
 
-    Where the recipe leaves the number of members open, each rank has one.
+    Each rank has as many members as the recipe has on one, or one if the recipe leaves the number
+    open. A grid grows in height.
     """
-    if isinstance(config.strategy, Cellular):
-        return replace(
-            config, strategy=replace(config.strategy, height=ranks * config.strategy.height)
-        )
-    return replace(config, run=replace(config.run, members=ranks * max(1, config.run.members)))
+    strategy, members = config.strategy.grow(ranks, config.run.members)
+    return replace(config, strategy=strategy, run=replace(config.run, members=members))
 
 
-def _alone_with_the_clock(config: RunConfig, ranks: int, rounds: int) -> RunConfig:
-    """Nothing but rounds until the last one is over, and one thread a rank unless more are asked for.
+def _only_rounds(config: RunConfig, ranks: int, rounds: int) -> RunConfig:
+    """Return a configuration that does nothing but train until its last round is over.
 
-    What rank 0 writes between two rounds, the others would have for a start in the next one.
+    Anything that rank 0 wrote between two rounds would give the other ranks a head start in the
+    next one. Ranks have one thread each unless the configuration asks for more.
     """
     return replace(
         config,

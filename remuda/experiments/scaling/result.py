@@ -1,4 +1,4 @@
-"""What has been found out of a recipe's scaling: as rows, notes and a file."""
+"""The result of a scaling experiment as table rows, notes and a JSON file."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,101 +7,112 @@ from pathlib import Path
 from remuda.config import RunConfig
 from remuda.experiments.scaling.measure import Measured
 from remuda.experiments.scaling.model import Link, Prediction, predict_all
-from remuda.strategies import Cellular
 from remuda.system import disk
 from remuda.system.devices import usable_cores
 
-FORESEEN = [10, 30, 100, 300, 1000]  # ranks
-# Table III of the cellular paper: cores and speed-up of the grids. One core more than cells: the coordinator's.
-PAPER = {"2x2": (5, 8.53), "3x3": (10, 13.65), "4x4": (17, 15.17)}
+PREDICTED_RANKS = [10, 30, 100, 300, 1000]
 
 
 @dataclass(frozen=True)
 class Scaling:
+    """The measured rounds of a recipe, and all that predictions for more ranks need."""
+
     name: str  # of the recipe
     weak: bool
     config: RunConfig
     measured: list[Measured]  # the first on one rank
     link: Link
-    load: (
-        float | None
-    )  # of the machine before the first run; None where all runs were there already
+    load: float | None  # of the machine before the first run; None if all runs had finished before
 
     @property
     def kind(self) -> str:
         return "weak" if self.weak else "strong"
 
-    def efficiency(self, seconds: float, ranks: int, alone: float) -> float:
-        """1 where nothing is lost: R ranks take an R-th of the time, or for R times the members the same."""
-        return alone / seconds / (1 if self.weak else ranks)
+    def efficiency(self, seconds: float, ranks: int, one_rank: float) -> float:
+        """Return the efficiency of rounds that take ``one_rank`` seconds on one rank.
+
+        It is 1 if R ranks take an R-th of the time, or the same time for R times the members.
+        """
+        speedup = one_rank / seconds
+        return speedup if self.weak else speedup / ranks
 
     def predictions(self, ranks: list[int]) -> list[Prediction]:
+        """Return what the cost model says of these numbers of ranks."""
         return predict_all(self.config, self.measured[0], self.link, ranks, self.weak)
 
-    def foreseen(self) -> list[Prediction]:
-        """As far as members suffice: where a herd does not grow, at last on as many ranks as it has members."""
-        size = self.measured[0].members
-        ranks = (
-            FORESEEN
-            if self.weak
-            else sorted({number for number in FORESEEN if number < size} | {size})
-        )
+    def predicted(self) -> list[Prediction]:
+        """Return predictions for more ranks than were measured.
+
+        A population that does not grow runs on at most as many ranks as it has members.
+        """
+        ranks = PREDICTED_RANKS
+        if not self.weak:
+            size = self.measured[0].members
+            ranks = sorted({number for number in ranks if number < size} | {size})
         return self.predictions([number for number in ranks if number > self.measured[-1].ranks])
+
+    def verbs(self) -> list[str]:
+        """Return the verbs that any of the runs used."""
+        return list(dict.fromkeys(verb for each in self.measured for verb in each.verbs))
 
     # As text
 
     def header(self) -> list[str]:
-        times = ["s a round", "best", "speed-up", "best", "efficiency", "best", "model"]
-        return ["ranks", "members", *times, *self._verbs(), "rest", "MB a round"]
+        """Return the titles of the columns of ``rows``."""
+        times = ["s per round", "best", "speed-up", "best", "efficiency", "best", "model"]
+        return ["ranks", "members", *times, *self.verbs(), "rest", "MB per round"]
 
     def rows(self) -> list[list[str]]:
-        """HEADER's columns; seconds are medians, what is beside them as "best" is that of the fastest rounds."""
-        first, found = self.measured[0], []
+        """Return a row for each number of ranks: medians, each followed by the best round's."""
         models = self.predictions([each.ranks for each in self.measured])
-        for each, model in zip(self.measured, models, strict=True):
-            middle = self.efficiency(each.median, each.ranks, first.median)
-            best = self.efficiency(each.best, each.ranks, first.best)
-            spent = [each.verbs.get(verb, 0.0) for verb in self._verbs()]
-            cells = [f"{each.ranks}", f"{each.members}", f"{each.median:.4f}", f"{each.best:.4f}"]
-            cells += [
-                f"{middle * each.ranks:.2f}",
-                f"{best * each.ranks:.2f}",
-                f"{middle:.1%}",
-                f"{best:.1%}",
-            ]
-            cells += [f"{model.seconds:.4f}", *(f"{seconds:.4f}" for seconds in spent)]
-            found.append(
-                [*cells, f"{max(0.0, each.median - sum(spent)):.4f}", f"{each.bytes / 1e6:,.2f}"]
-            )
-        return found
+        return [self._row(each, model) for each, model in zip(self.measured, models, strict=True)]
 
-    def _verbs(self) -> list[str]:
-        return list(dict.fromkeys(verb for each in self.measured for verb in each.verbs))
+    def _row(self, each: Measured, model: Prediction) -> list[str]:
+        first = self.measured[0]
+        middle = self.efficiency(each.median, each.ranks, first.median)
+        best = self.efficiency(each.best, each.ranks, first.best)
+        return [
+            f"{each.ranks}",
+            f"{each.members}",
+            f"{each.median:.4f}",
+            f"{each.best:.4f}",
+            f"{middle * each.ranks:.2f}",
+            f"{best * each.ranks:.2f}",
+            f"{middle:.1%}",
+            f"{best:.1%}",
+            f"{model.seconds:.4f}",
+            *(f"{each.verbs.get(verb, 0.0):.4f}" for verb in self.verbs()),
+            f"{each.rest:.4f}",
+            f"{each.bytes / 1e6:,.2f}",
+        ]
 
-    FORESEEN_HEADER = ("ranks", "members", "s a round", "speed-up", "efficiency", "of it messages")
+    def predicted_header(self) -> list[str]:
+        """Return the titles of the columns of ``predicted_rows``."""
+        return ["ranks", "members", "s per round", "speed-up", "efficiency", "messages"]
 
-    def foreseen_rows(self) -> list[list[str]]:
-        alone = self.measured[0].median
-        found = []
-        for each in self.foreseen():
-            efficiency = self.efficiency(each.seconds, each.ranks, alone)
-            share = sum(each.messages.values()) / each.seconds
-            cells = [
-                f"{each.ranks:,}",
-                f"{each.members:,}",
-                f"{each.seconds:.4f}",
-                f"{efficiency * each.ranks:,.2f}",
-            ]
-            found.append([*cells, f"{efficiency:.1%}", f"{share:.1%}"])
-        return found
+    def predicted_rows(self) -> list[list[str]]:
+        """Return a row for each prediction; the last column is the messages' share of the time."""
+        return [self._predicted_row(each) for each in self.predicted()]
+
+    def _predicted_row(self, each: Prediction) -> list[str]:
+        efficiency = self.efficiency(each.seconds, each.ranks, self.measured[0].median)
+        return [
+            f"{each.ranks:,}",
+            f"{each.members:,}",
+            f"{each.seconds:.4f}",
+            f"{efficiency * each.ranks:,.2f}",
+            f"{efficiency:.1%}",
+            f"{sum(each.messages.values()) / each.seconds:.1%}",
+        ]
 
     def notes(self) -> list[str]:
-        """How these were measured, and what they do not say."""
+        """Return sentences on how the times were measured and what they leave out."""
         cores, most = usable_cores(), self.measured[-1].ranks
+        latency, rate = 1e6 * self.link.latency, self.link.bandwidth / 1e6
         texts = [
-            "A round's time is that of its slowest rank; the first round of each run is left out. Verbs are rank 0's, "
-            "waiting included.",
-            f"Between ranks: {1e6 * self.link.latency:.1f} µs a message, {self.link.bandwidth / 1e6:,.0f} MB/s.",
+            "The time of a round is that of its slowest rank; the first round of each run is left "
+            "out. Times of verbs are those of rank 0, including waiting.",
+            f"Between ranks: {latency:.1f} µs per message, {rate:,.0f} MB/s.",
         ]
         if self.load is not None:
             texts.append(
@@ -109,21 +120,25 @@ class Scaling:
             )
         if most > cores and self.config.engine.device in ("cpu", "auto"):
             texts.append(
-                f"Up to {most} ranks shared {cores} cores on this machine, unless others took part."
+                f"Up to {most} ranks shared the {cores} cores of this machine, unless the job had "
+                "other hosts."
             )
         if "loop" in self.measured[0].verbs:
             texts.append(
-                "On one rank the iterations ran as one compiled program, which several ranks do not have, so that the "
-                "model does not hold: compare like with like by --set engine.compile=false."
+                "One rank ran the iterations as one compiled program, which several ranks cannot "
+                "do, so the model does not apply. For a fair comparison use --set "
+                "engine.compile=false."
             )
-        if isinstance(self.config.strategy, Cellular):
-            told = ", ".join(
-                f"{speedup} on {cores} cores ({grid})" for grid, (cores, speedup) in PAPER.items()
+        if paper := self.config.strategy.paper_speedups:
+            speedups = ", ".join(
+                f"{speedup} on {cores} cores ({grid})" for grid, (cores, speedup) in paper.items()
             )
-            texts.append(f"Speed-ups in table III of the cellular paper: {told}.")
+            texts.append(f"Speed-ups in table III of the cellular paper: {speedups}.")
         return texts
 
     def write(self, path: Path) -> None:
+        """Write all figures as JSON."""
+        same_ranks = self.predictions([each.ranks for each in self.measured])
         values = {
             "recipe": self.name,
             "kind": self.kind,
@@ -135,10 +150,7 @@ class Scaling:
             ],
             "predicted": [
                 asdict(each) | {"seconds": each.seconds}
-                for each in [
-                    *self.predictions([each.ranks for each in self.measured]),
-                    *self.foreseen(),
-                ]
+                for each in [*same_ranks, *self.predicted()]
             ],
         }
         disk.write_text(path, json.dumps(values, indent=1) + "\n")

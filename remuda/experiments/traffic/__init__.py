@@ -1,4 +1,4 @@
-"""What MD-GAN and FL-GAN send for given networks and data: the paper's tables II, III and IV, and its figure 2.
+"""Compute what MD-GAN and FL-GAN send: tables II, III and IV of the MD-GAN paper, and figure 2.
 
 print_tables(setting_of(recipe("md-gan-digits")), Console())
 """

@@ -1,4 +1,4 @@
-"""The setting that a run's configuration amounts to."""
+"""Derive the traffic setting of a run from its configuration."""
 
 from dataclasses import replace
 
@@ -8,15 +8,15 @@ from remuda.config import RunConfig
 from remuda.data import load
 from remuda.experiments.traffic.setting import Setting
 from remuda.networks import count_parameters
-from remuda.strategies import FLGAN, MDGAN
-from remuda.strategies.md_gan import WORKERS
+
+WORKERS = 10  # as in most of the MD-GAN paper's experiments
 
 
 def setting_of(config: RunConfig, members: int = 0) -> Setting:
-    """What MD-GAN and FL-GAN are about to send, for the networks, data and length of a run of any strategy.
+    """Return the setting for the networks, data and length of a run of any strategy.
 
-    The number of members is the given one, or else ``run.members``, or else the strategy's own; ten, as in the paper,
-    where a strategy trains a single pair.
+    The number of workers is ``members``, or else ``run.members``, or else the strategy's own. If a
+    strategy trains a single pair, it is ten, as in the paper.
     """
     strategy, dataset = config.strategy, load(config.data)
     num_classes, num_images = len(dataset.classes), len(dataset.images)
@@ -26,9 +26,8 @@ def setting_of(config: RunConfig, members: int = 0) -> Setting:
     kind = strategy.partitions[0] if config.data.partition == "auto" else config.data.partition
     if kind == "subset":
         num_images = num_workers * max(1, round(config.data.fraction * num_images))
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # layers draw their first weights, which nobody needs here
+    # Layers draw initial weights, which are not used here: keep the caller's random state.
+    with torch.random.fork_rng(devices=[]):
         generator = config.networks.generator(dataset.shape, num_classes)
         discriminator = config.networks.discriminator(dataset.shape, num_classes)
     setting = Setting(
@@ -43,18 +42,17 @@ def setting_of(config: RunConfig, members: int = 0) -> Setting:
 
 
 def _with_plan(setting: Setting, config: RunConfig) -> Setting:
-    """How long the run is, and what MD-GAN and FL-GAN set besides; k = 1 and E = 1 where it is another strategy."""
-    strategy, a_pass = config.strategy, setting.period
+    """Add the length of the run and the strategy's own settings to a setting with E = 1."""
+    strategy = config.strategy
+    plan = strategy.traffic_plan(setting.num_workers)
     steps = strategy.steps_in(strategy.batches_per_round(setting.images_per_worker))
-    setting = replace(setting, iterations=config.run.rounds * steps)
-    if isinstance(strategy, MDGAN):
-        k = strategy.num_batches(setting.num_workers)
-        setting = replace(
-            setting,
-            num_fake_batches=k,
-            epochs=strategy.swap_every or 1,
-            swaps=strategy.swap_every > 0,
-        )
-    elif isinstance(strategy, FLGAN):
-        setting, steps = replace(setting, epochs=strategy.epochs), steps // strategy.epochs
-    return setting if steps == a_pass else replace(setting, steps_per_epoch=steps)
+    steps_per_epoch = steps // plan.epochs_per_round
+    is_pass = steps_per_epoch == setting.period
+    return replace(
+        setting,
+        num_fake_batches=plan.num_fake_batches,
+        epochs=plan.epochs,
+        steps_per_epoch=0 if is_pass else steps_per_epoch,
+        swaps=plan.swaps,
+        iterations=config.run.rounds * steps,
+    )

@@ -1,7 +1,7 @@
-"""The numbers that decide what MD-GAN and FL-GAN send, and what each of their messages weighs.
+"""The numbers that determine the traffic of MD-GAN and FL-GAN, and the size of each message.
 
-C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks for Distributed
-Datasets", IPDPS 2019, section IV-D.
+C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks
+for Distributed Datasets", IPDPS 2019, section IV-D.
 """
 
 from dataclasses import dataclass, fields
@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields
 from remuda.errors import UserError
 
 FLOAT = 4  # bytes of a parameter and of a pixel
-MIB = 2**20  # bytes of what the paper calls a MB
+MIB = 2**20  # bytes; the paper calls it a MB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One pair of networks, one data set, and how they are spread; in brackets the paper's letters."""
+    """A pair of networks, a data set, and their distribution; the paper's letters in brackets."""
 
     generator_size: int  # (|w|) parameters, >= 1
     discriminator_size: int  # (|theta|) parameters, >= 1
@@ -22,70 +22,67 @@ class Setting:
     num_images: int  # (m N) of all workers together, >= num_workers
     num_workers: int = 10  # (N) >= 1
     batch_size: int = 10  # (b) >= 1
-    num_fake_batches: int = (
-        1  # (k) batches that MD-GAN's server makes in an iteration, 1..num_workers
-    )
+    num_fake_batches: int = 1  # (k) batches that MD-GAN's server generates per iteration, 1 to N
     epochs: int = 1  # (E) between two swaps of MD-GAN, or two averages of FL-GAN, >= 1
-    steps_per_epoch: int = (
-        0  # iterations that count as a local epoch; 0 = one pass over a worker's images
-    )
-    swaps: bool = True  # whether MD-GAN's discriminators change places
+    steps_per_epoch: int = 0  # iterations of a local epoch; 0 = one pass over a worker's images
+    swaps: bool = True  # whether MD-GAN's workers swap discriminators
     iterations: int = 50_000  # (I) generator updates, >= 1
 
     def __post_init__(self):
         for field in fields(self):
             least = 0 if field.name in ("steps_per_epoch", "swaps") else 1
-            if getattr(self, field.name) < least:
-                name, value = field.name, getattr(self, field.name)
+            name, value = field.name, getattr(self, field.name)
+            if value < least:
                 raise UserError(
-                    f"{name} must be at least {least} for traffic to be counted, not {value}"
+                    f"cannot count traffic: {name} must be at least {least}, not {value}"
                 )
         if self.num_fake_batches > self.num_workers:
             raise UserError(
-                f"{self.num_workers} members cannot use {self.num_fake_batches} different batches: lower "
-                "strategy.num_fake_batches or take more members"
+                f"{self.num_workers} members cannot use {self.num_fake_batches} different "
+                "batches: lower strategy.num_fake_batches or use more members"
             )
         if self.num_images < self.num_workers:
             raise UserError(
-                f"{self.num_workers} members cannot share {self.num_images} images: raise data.limit or take fewer "
-                "members"
+                f"{self.num_workers} members cannot share {self.num_images} images: raise "
+                "data.limit or use fewer members"
             )
 
     @property
     def images_per_worker(self) -> float:
-        """(m)"""
+        """The paper's m."""
         return self.num_images / self.num_workers
 
     @property
     def period(self) -> int:
-        """Iterations between two swaps, or two averages: m E / b, where a pass ends with a full batch."""
+        """Iterations between two swaps or averages: m E / b, with a full batch ending each pass."""
         a_pass = -(-self.num_images // (self.num_workers * self.batch_size))
         return self.epochs * (self.steps_per_epoch or a_pass)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Messages:
-    """What a method sends: bytes of one message in each direction, and how often."""
+    """The bytes of one message in each direction, and how often a method sends it."""
 
     num_workers: int
-    down: int  # from the server to one worker, in an exchange
-    up: int  # from one worker to the server, in an exchange
-    across: int  # from one worker to another, in a swap
-    num_exchanges: int  # of the server with all workers
+    down: int  # from the server to one worker, per exchange
+    up: int  # from one worker to the server, per exchange
+    across: int  # from one worker to another, per swap
+    num_exchanges: int  # between the server and all workers
     num_swaps: int
 
     @property
     def worker_ingress(self) -> int:
-        """Bytes that reach a worker in the busiest iteration: that of an exchange and a swap."""
+        """Bytes that reach a worker in the busiest iteration, with an exchange and a swap."""
         return self.down + self.across
 
     @property
     def server_ingress(self) -> int:
+        """Bytes that reach the server in an exchange."""
         return self.num_workers * self.up
 
     @property
     def total_down(self) -> int:
-        """Bytes in the whole run, to all workers."""
+        """Bytes that the server sends to all workers in the whole run."""
         return self.num_workers * self.down * self.num_exchanges
 
     @property
@@ -102,7 +99,7 @@ class Messages:
 
 
 def fl_gan(setting: Setting) -> Messages:
-    """Both networks go to the server, and their means come back."""
+    """Return the messages of FL-GAN: both networks go up, and their means come back."""
     pair = FLOAT * (setting.generator_size + setting.discriminator_size)
     return Messages(
         num_workers=setting.num_workers,
@@ -115,9 +112,9 @@ def fl_gan(setting: Setting) -> Messages:
 
 
 def md_gan(setting: Setting) -> Messages:
-    """Generated batches come from the server, the feedback on one goes back; discriminators change places."""
+    """Return the messages of MD-GAN: batches go down, feedback goes up, discriminators across."""
     batch = FLOAT * setting.batch_size * setting.image_size
-    swaps = setting.swaps and setting.num_workers > 1  # a lonely discriminator stays where it is
+    swaps = setting.swaps and setting.num_workers > 1  # a single worker has no one to swap with
     return Messages(
         num_workers=setting.num_workers,
         down=batches_sent(setting) * batch,
@@ -129,5 +126,8 @@ def md_gan(setting: Setting) -> Messages:
 
 
 def batches_sent(setting: Setting) -> int:
-    """Generated batches for each worker in an iteration: one to train on, one to judge; with k = 1 one for both."""
+    """Return how many generated batches each worker receives per iteration.
+
+    It trains on one and returns feedback on another; with k = 1 one batch serves both.
+    """
     return 1 if setting.num_fake_batches == 1 else 2

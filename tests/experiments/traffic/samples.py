@@ -2,7 +2,7 @@
 
 from remuda.experiments.traffic import Setting
 
-# Numbers small enough for the head.
+# Numbers that are easy to check by hand.
 SMALL = Setting(
     generator_size=700,
     discriminator_size=300,
@@ -15,7 +15,8 @@ SMALL = Setting(
     iterations=100,
 )
 
-# Table IV: 11.2 and 6.34 MiB of parameters, ten workers with 5,000 images of CIFAR-10 each, k = floor(log2 10).
+# Table IV: 11.2 and 6.34 MiB of parameters, ten workers with 5,000 images of CIFAR-10 each,
+# k = floor(log2 10).
 CIFAR = Setting(
     generator_size=2_932_611,
     discriminator_size=1_663_243,

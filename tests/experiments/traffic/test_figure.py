@@ -1,4 +1,4 @@
-"""Where the lines of figure 2 cross, and that there is a figure."""
+"""The crossings of the lines of figure 2, and the figure itself."""
 
 from dataclasses import replace
 
@@ -19,14 +19,14 @@ def test_crossings_on_small_numbers():
     assert crossing_batch(replace(SMALL, swaps=False)) == 1000 / (2 * 5)
 
 
-def test_at_the_crossing_both_methods_bring_the_same():
+def test_at_the_crossing_both_methods_send_the_same():
     at = replace(SMALL, batch_size=70)
     assert md_gan(at).worker_ingress == fl_gan(at).worker_ingress
     at = replace(SMALL, batch_size=200)
     assert md_gan(at).server_ingress == fl_gan(at).server_ingress
 
 
-def test_the_papers_networks_cross_in_the_order_of_hundreds_of_images():
+def test_the_papers_networks_cross_at_hundreds_of_images():
     """The paper reads "around 550" for MNIST and "around 400" for CIFAR-10 off its figure."""
     mlp = Setting(
         generator_size=716_560, discriminator_size=670_219, image_size=784, num_images=60_000
@@ -39,9 +39,11 @@ def test_the_papers_networks_cross_in_the_order_of_hundreds_of_images():
 def test_crossings_in_words():
     text = " ".join(describe_crossings(SMALL))
     assert "up to about b = 70 in an iteration with a swap, and b = 100 in the others" in text
-    assert "server up to about b = 200" in text and "once in 20 iterations" in text
+    assert (
+        "the server receives less up to about b = 200" in text and "once in 20 iterations" in text
+    )
     text = " ".join(describe_crossings(replace(SMALL, swaps=False)))
-    assert "up to about b = 100; less" in text
+    assert "up to about b = 100; the server" in text
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_the_same_setting_gives_the_same_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("a.jpeg", "must end in"), ("none/a.png", "there is no folder")]
+    ("name", "words"), [("a.jpeg", "must end in"), ("none/a.png", "no folder")]
 )
 def test_a_figure_that_cannot_be_written_is_refused(tmp_path, name, words):
     with pytest.raises(UserError, match=words):

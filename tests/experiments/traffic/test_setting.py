@@ -1,4 +1,4 @@
-"""What is sent, on numbers made by hand."""
+"""The messages of both methods, with numbers made by hand."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from remuda.experiments.traffic import fl_gan, md_gan
 from tests.experiments.traffic.samples import SMALL
 
 
-def test_fl_gan_sends_both_networks_each_way_at_the_end_of_every_e_epochs():
+def test_fl_gan_sends_both_networks_each_way_every_e_epochs():
     sent = fl_gan(SMALL)  # a pass over 100 images is 10 iterations, E = 2 of them 20
     assert (sent.down, sent.up, sent.across) == (4000, 4000, 0)
     assert (sent.num_exchanges, sent.num_swaps) == (5, 0)
@@ -22,7 +22,7 @@ def test_fl_gan_sends_both_networks_each_way_at_the_end_of_every_e_epochs():
     assert (sent.worker_ingress, sent.server_ingress) == (4000, 16_000)
 
 
-def test_md_gan_sends_two_batches_down_one_feedback_up_and_swaps_discriminators():
+def test_md_gan_sends_batches_down_feedback_up_and_discriminators_across():
     sent = md_gan(SMALL)
     assert (sent.down, sent.up, sent.across) == (400, 200, 1200)
     assert (sent.num_exchanges, sent.num_swaps) == (100, 5)
@@ -37,13 +37,13 @@ def test_a_single_batch_is_sent_once():
 
 
 @pytest.mark.parametrize("changes", [{"swaps": False}, {"num_workers": 1, "num_fake_batches": 1}])
-def test_nothing_travels_across_where_nothing_is_swapped(changes):
+def test_without_swaps_nothing_is_sent_across(changes):
     sent = md_gan(replace(SMALL, **changes))
     assert (sent.across, sent.num_swaps, sent.total_across) == (0, 0, 0)
     assert fl_gan(replace(SMALL, **changes)).num_exchanges > 0
 
 
-def test_an_epoch_ends_with_a_whole_batch_or_when_it_is_told_to():
+def test_an_epoch_ends_with_a_full_batch_or_as_set():
     assert SMALL.period == 20
     assert replace(SMALL, num_images=401).period == 22  # 100.25 images a worker: 11 batches of 10
     assert replace(SMALL, steps_per_epoch=7).period == 14
@@ -63,6 +63,6 @@ def test_an_epoch_ends_with_a_whole_batch_or_when_it_is_told_to():
         ({"num_images": 3}, "4 members cannot share 3 images"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(changes, words):
+def test_an_impossible_setting_is_refused(changes, words):
     with pytest.raises(UserError, match=words):
         replace(SMALL, **changes)

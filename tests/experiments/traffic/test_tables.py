@@ -1,4 +1,4 @@
-"""The tables of the MD-GAN paper: their formulas on numbers made by hand, and table IV as it is printed."""
+"""The tables of the MD-GAN paper: formulas with numbers made by hand, and table IV as printed."""
 
 import io
 from dataclasses import replace
@@ -36,7 +36,7 @@ def test_table_3_on_small_numbers():
     ]
 
 
-def test_table_3_with_one_batch_for_all_is_the_printed_one():
+def test_table_3_with_one_batch_is_the_printed_one():
     for row in communications(replace(SMALL, num_fake_batches=1)):
         assert row.md_formula == row.printed
 
@@ -53,10 +53,10 @@ def test_without_swaps_there_is_no_such_message():
 
 def test_the_whole_run():
     assert totals(SMALL) == [
-        ("C → W in all", 80_000, 160_000),
-        ("W → C in all", 80_000, 80_000),
-        ("W → W in all", 0, 24_000),
-        ("all", 160_000, 264_000),
+        ("C → W in total", 80_000, 160_000),
+        ("W → C in total", 80_000, 80_000),
+        ("W → W in total", 0, 24_000),
+        ("total", 160_000, 264_000),
     ]
 
 
@@ -74,7 +74,10 @@ def test_table_4_of_the_paper_fl_gan(batch_size, exchanges):
 
 @pytest.mark.parametrize(("batch_size", "swaps"), [(10, 100), (100, 1000)])
 def test_table_4_of_the_paper_md_gan(batch_size, swaps):
-    """It prints 0.23, rounded, and its multiples 2.30 and 23.0 in place of 2.34 and 23.4; and that both ways."""
+    """The paper prints 0.23, rounded, and its multiples 2.30 and 23.0 instead of 2.34 and 23.4.
+
+    It prints them for both directions.
+    """
     down_all, down, up, up_all, iterations, across, count = communications(
         replace(CIFAR, batch_size=batch_size)
     )
@@ -87,7 +90,7 @@ def test_table_4_of_the_paper_md_gan(batch_size, swaps):
     assert (mib(across.md_gan or 0), count.md_gan) == ("6.34", swaps)
 
 
-def test_amounts_have_three_digits_or_end_at_the_unit():
+def test_amounts_have_three_digits_or_are_rounded_to_the_unit():
     assert [mib(round(x * MIB)) for x in (0, 0.234375, 2.34375, 23.4375, 234.375, 12345.6)] == [
         "0",
         "0.234",
@@ -104,7 +107,7 @@ def printed(setting, *batch_sizes):
     return page.getvalue()
 
 
-def test_what_is_printed_has_all_three_tables_and_the_crossing():
+def test_the_output_has_all_three_tables_and_the_crossings():
     text = printed(CIFAR)
     assert "N = 10, m = 5,000, b = 10, k = 3, E = 1 (500 iterations), I = 50,000" in text
     for words in ("II: ", "III: ", "IV: ", "MD-GAN b = 100", "b = 477", "b = 748", "b = 1,496"):
@@ -112,12 +115,12 @@ def test_what_is_printed_has_all_three_tables_and_the_crossing():
     assert "2bd, as in the paper's text" in text
 
 
-def test_table_4_has_the_columns_that_are_asked_for():
+def test_table_4_has_the_requested_columns():
     text = printed(SMALL, 20)
     assert "FL-GAN b = 10" in text and "MD-GAN b = 20" in text and "GAN b = 100" not in text
 
 
-def test_notes_say_where_an_epoch_is_not_a_pass_and_that_swaps_are_off():
+def test_notes_mention_short_epochs_and_missing_swaps():
     assert not any("An epoch is" in note for note in notes(SMALL))
     assert any(
         "An epoch is 7 iterations here" in note for note in notes(replace(SMALL, steps_per_epoch=7))

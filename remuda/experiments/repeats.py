@@ -1,4 +1,4 @@
-"""A run again and again with other seeds, so that a score has a spread."""
+"""Train the same settings with several seeds, so that a score has a spread."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,18 +16,18 @@ from remuda.training.run import Interrupted, resume, run
 
 @dataclass(frozen=True)
 class Repeats:
-    """The folders of the runs that reached their last round, and why others did not."""
+    """The folders of the runs that reached their last round, and why the others failed."""
 
     finished: list[Path] = field(default_factory=list)
     failed: dict[Path, str] = field(default_factory=dict)
 
     def refuse_failures(self) -> None:
-        """A mean over the seeds that happened to finish flatters: say so at the end, loudly."""
+        """Raise if a seed failed: a mean over the seeds that finished would be too good."""
         if self.failed:
-            reasons = "; ".join(f"{folder}: {sentence}" for folder, sentence in self.failed.items())
-            total = len(self.finished) + len(self.failed)
+            reasons = "; ".join(f"{folder}: {reason}" for folder, reason in self.failed.items())
+            number, total = len(self.failed), len(self.finished) + len(self.failed)
             raise UserError(
-                f"{len(self.failed)} of {total} seeds did not finish and are not compared: {reasons}"
+                f"{number} of {total} seeds did not finish and are not compared: {reasons}"
             )
 
 
@@ -40,22 +40,22 @@ def repeat(
 ) -> Repeats:
     """Train with seeds first_seed, first_seed + 1, ... into OUT/seed-000, OUT/seed-001, ...
 
-    Finished runs are left as they are, interrupted ones go on. A run that diverges is noted, and the next one begins.
+    Finished runs are kept and interrupted runs are resumed. If a run diverges, its error is
+    recorded and the next seed starts. Before each seed ``torch.compiler.reset`` drops everything
+    that this process has compiled: PyTorch compiles a function for at most eight different
+    callers, and each seed needs its own.
     """
     if num_seeds < 1 or first_seed < 0:
         raise UserError(
-            f"--seeds must be at least 1 and --first-seed at least 0, not {num_seeds} and {first_seed}"
+            f"--seeds must be at least 1 and --first-seed at least 0, not {num_seeds} and "
+            f"{first_seed}"
         )
     if config.engine.name == "mpi":
         raise UserError(
-            "repeat trains in one process: leave engine.name at stacked, or start remuda train per --seed"
+            "remuda repeat trains in one process: leave engine.name at stacked, or run remuda "
+            "train with --seed for each seed"
         )
-    config = replace(config, data=config.data.with_full_paths())
-    seeds = range(first_seed, first_seed + num_seeds)
-    plan = {
-        Path(out) / f"seed-{seed:03d}": replace(config, run=replace(config.run, seed=seed))
-        for seed in seeds
-    }
+    plan = _plan(config, Path(out), range(first_seed, first_seed + num_seeds))
     for folder, wanted in plan.items():  # before hours are spent on the others
         _refuse_another_run(folder, wanted)
     repeats = Repeats()
@@ -64,34 +64,44 @@ def repeat(
             _train(folder, wanted, progress())
             repeats.finished.append(folder)
         except Interrupted as stop:
-            raise Interrupted(f"{stop}; the same remuda repeat goes on with all seeds") from None
+            raise Interrupted(
+                f"{stop}; run the same remuda repeat again to continue with all seeds"
+            ) from None
         except UserError as error:
             if not _is_run(folder):
-                raise  # nothing could be begun, and no other seed would change that
+                raise  # the run could not start, and no other seed would change that
             repeats.failed[folder] = str(error)
             progress().note(f"{folder}: {error}")
     return repeats
 
 
+def _plan(config: RunConfig, out: Path, seeds: range) -> dict[Path, RunConfig]:
+    """Return the folder and the configuration of each seed."""
+    config = replace(config, data=config.data.with_full_paths())
+    return {
+        out / f"seed-{seed:03d}": replace(config, run=replace(config.run, seed=seed))
+        for seed in seeds
+    }
+
+
 def _train(folder: Path, config: RunConfig, progress: Progress) -> None:
-    # PyTorch compiles a function for at most eight different callers, and each seed's herd is one.
     torch.compiler.reset()
     if not _is_run(folder):
         run(config, folder, progress)
     elif _reached(folder) == config.run.rounds and not _lacks_scores(folder, config):
         progress.note(f"{folder} is finished")
     else:
-        # What does not change what is learnt may be another now: how it is scored, and where it is trained.
+        # Settings that do not affect training may have changed: those of scores and of engines.
         resume(folder, progress=progress, config=config)
 
 
 def _lacks_scores(folder: Path, config: RunConfig) -> bool:
-    """A stop may have cut off the last ones."""
+    """Return whether an interruption cut off the scores of the last round."""
     return config.scores.every > 0 and not Record.open(folder).has_scores(config.run.rounds)
 
 
 def _refuse_another_run(folder: Path, config: RunConfig) -> None:
-    """What is in the folder must be the run that is asked for, so far."""
+    """Raise if the folder holds a run with other settings, or one that has more rounds."""
     if not _is_run(folder):
         return
     found = Record.open(folder).config
@@ -101,11 +111,12 @@ def _refuse_another_run(folder: Path, config: RunConfig) -> None:
         differing.append("run.seed")
     if differing:
         raise UserError(
-            f"{folder} has been trained with another {', '.join(differing)}: choose another --out"
+            f"{folder} was trained with another {', '.join(differing)}: choose another --out"
         )
     if (reached := _reached(folder)) > config.run.rounds:
         raise UserError(
-            f"{folder} has already reached round {reached}, above run.rounds={config.run.rounds}: choose another --out"
+            f"{folder} has already reached round {reached}, above "
+            f"run.rounds={config.run.rounds}: choose another --out"
         )
 
 

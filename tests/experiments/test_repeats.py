@@ -1,7 +1,6 @@
-"""Runs with several seeds: what is trained, left alone, resumed, and given up."""
+"""Runs with several seeds: which are trained, kept, resumed, and reported as failed."""
 
 import dataclasses
-import importlib
 
 import pytest
 import torch
@@ -9,30 +8,32 @@ import torch
 import remuda
 from remuda import recipes
 from remuda.errors import UserError
-from remuda.experiments.repeat import repeat
+from remuda.experiments import repeats as repeating
+from remuda.experiments.repeats import repeat
 from remuda.record.record import Record
 from remuda.reports.compare import compare
 from remuda.training.progress import Progress
 from remuda.training.run import Interrupted
 from tests.training.test_run import StopAfter, assert_same_run
 
-repeating = importlib.import_module("remuda.experiments.repeat")
-
 
 @pytest.fixture
 def small():
-    """The recipe of one pair on digits, cut to a moment."""
-    cuts = ("batch_size=4", "steps_per_round=2")
+    """Return the recipe of one pair on digits, shortened to a moment."""
     return recipes.recipe(
-        "standalone-digits", *(f"strategy.{cut}" for cut in cuts), "networks.hidden=8", "engine.device=cpu",
-        "run.rounds=4", "run.checkpoint_every=1",
-    )  # fmt: skip
+        "standalone-digits",
+        "strategy.batch_size=4",
+        "strategy.steps_per_round=2",
+        "networks.hidden=8",
+        "engine.device=cpu",
+        "run.rounds=4",
+        "run.checkpoint_every=1",
+    )
 
 
 def changed(config, section, **values):
-    return dataclasses.replace(
-        config, **{section: dataclasses.replace(getattr(config, section), **values)}
-    )
+    new = dataclasses.replace(getattr(config, section), **values)
+    return dataclasses.replace(config, **{section: new})
 
 
 class Listener(Progress):
@@ -50,11 +51,8 @@ class Listener(Progress):
 
 def test_each_seed_gets_its_folder(small, tmp_path):
     repeats = repeat(small, tmp_path, 3, first_seed=5)
-    assert [folder.name for folder in repeats.finished] == [
-        "seed-005",
-        "seed-006",
-        "seed-007",
-    ] and not repeats.failed
+    names = [folder.name for folder in repeats.finished]
+    assert names == ["seed-005", "seed-006", "seed-007"] and not repeats.failed
     assert [Record.open(folder).config.run.seed for folder in repeats.finished] == [5, 6, 7]
     first, second = (
         Record.open(folder).rounds()[-1]["generator_loss"] for folder in repeats.finished[:2]
@@ -65,7 +63,7 @@ def test_each_seed_gets_its_folder(small, tmp_path):
     assert (group.name, len(group.runs)) == ("standalone", 3)
 
 
-def test_scores_that_a_stop_has_cut_off_are_made_up_for(small, tmp_path, monkeypatch):
+def test_scores_that_an_interruption_cut_off_are_added(small, tmp_path, monkeypatch):
     config = changed(small, "scores", every=4, samples=50, kinds="fid")
 
     def interrupt(*_):
@@ -78,25 +76,23 @@ def test_scores_that_a_stop_has_cut_off_are_made_up_for(small, tmp_path, monkeyp
     assert all(Record.open(folder).has_scores(4) for folder in finished)
 
 
-def test_seeds_go_on_with_the_settings_of_the_new_call(small, tmp_path):
+def test_seeds_continue_with_the_settings_of_the_new_call(small, tmp_path):
     repeat(changed(small, "run", rounds=2), tmp_path, 2)
     repeat(changed(small, "scores", every=2, samples=50, kinds="fid"), tmp_path, 2)
     for seed in range(2):
         record = Record.open(tmp_path / f"seed-{seed:03d}")
-        assert [line["round"] for line in record.scores()] == [
-            2,
-            4,
-        ] and record.config.scores.every == 2
+        assert [line["round"] for line in record.scores()] == [2, 4]
+        assert record.config.scores.every == 2
 
 
-def test_a_refused_repeat_leaves_finished_seeds_as_they_are(small, tmp_path):
+def test_a_refused_repeat_does_not_change_finished_seeds(small, tmp_path):
     repeat(small, tmp_path, 1)
     refused = repeat(changed(small, "scores", every=1, kinds="modes"), tmp_path, 1)
     assert "points of ring and grid" in refused.failed[tmp_path / "seed-000"]
     assert Record.open(tmp_path / "seed-000").config.scores == small.scores
 
 
-def test_finished_ones_stay_and_interrupted_ones_go_on(small, tmp_path):
+def test_finished_seeds_are_kept_and_interrupted_ones_resumed(small, tmp_path):
     whole = repeat(small, tmp_path / "whole", 3)
 
     class StopInTheSecond(StopAfter):
@@ -108,7 +104,7 @@ def test_finished_ones_stay_and_interrupted_ones_go_on(small, tmp_path):
             self.folder = folder
 
     with pytest.raises(
-        Interrupted, match=r"remuda resume .*seed-001; the same remuda repeat goes on"
+        Interrupted, match=r"remuda resume .*seed-001; run the same remuda repeat again"
     ):
         repeat(small, tmp_path / "parts", 3, progress=lambda: StopInTheSecond(3))
     assert not (tmp_path / "parts/seed-002").exists()
@@ -130,7 +126,7 @@ def test_more_seeds_and_more_rounds_later(small, tmp_path):
         repeat(small, tmp_path, 2)
 
 
-def test_one_that_diverges_is_named_and_the_others_go_on(small, tmp_path, monkeypatch):
+def test_a_diverging_seed_is_named_and_the_others_continue(small, tmp_path, monkeypatch):
     train = repeating.run
 
     def diverge(config, folder, progress):
@@ -147,27 +143,27 @@ def test_one_that_diverges_is_named_and_the_others_go_on(small, tmp_path, monkey
         repeats.refuse_failures()
 
 
-def test_what_stops_every_seed_is_said_at_once(small, tmp_path):
+def test_an_error_that_stops_every_seed_is_raised_at_once(small, tmp_path):
     with pytest.raises(UserError, match=r"engine\.device=cuda:77"):
         repeat(changed(small, "engine", device="cuda:77"), tmp_path / "runs", 3)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_folder_with_other_runs_is_refused_before_anything_is_trained(small, tmp_path):
+def test_a_folder_with_other_runs_is_refused_before_training(small, tmp_path):
     remuda.run(
         changed(changed(small, "strategy", batch_size=5), "run", seed=1), tmp_path / "seed-001"
     )
     with pytest.raises(
-        UserError, match=r"seed-001 has been trained with another strategy\.batch_size: choose"
+        UserError, match=r"seed-001 was trained with another strategy\.batch_size: choose"
     ):
         repeat(small, tmp_path, 2)
     assert not (tmp_path / "seed-000").exists()
     remuda.run(small, tmp_path / "seed-004")
-    with pytest.raises(UserError, match=r"seed-004 has been trained with another run\.seed"):
+    with pytest.raises(UserError, match=r"seed-004 was trained with another run\.seed"):
         repeat(small, tmp_path, 1, first_seed=4)
 
 
-def test_counts_that_make_no_sense(small, tmp_path):
+def test_impossible_counts_are_refused(small, tmp_path):
     for seeds in ((0, 0), (1, -1)):
         with pytest.raises(
             UserError, match="--seeds must be at least 1 and --first-seed at least 0"
@@ -175,8 +171,8 @@ def test_counts_that_make_no_sense(small, tmp_path):
             repeat(small, tmp_path, *seeds)
 
 
-def test_the_compiler_takes_more_seeds_than_it_remembers(small, tmp_path, monkeypatch):
-    """PyTorch refuses a ninth version of one function; each seed's herd asks for one."""
+def test_more_seeds_than_the_compiler_caches(small, tmp_path, monkeypatch):
+    """PyTorch refuses to compile a function for a ninth caller; each seed's herd is one."""
 
     class Herd:
         def __init__(self, seed):
