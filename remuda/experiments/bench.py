@@ -40,7 +40,7 @@ def measure(
     """Time stretches of about ``num_steps`` generator updates, and extrapolate to the whole run."""
     whole = assemble(config)
     herd = shorten(whole, num_steps)
-    herd.engine.notify = notify
+    herd.engine.say = notify
     state, seconds = herd.start(), []
     for t in range(1, REPEATS + 2):
         started = time.perf_counter()
