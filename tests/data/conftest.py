@@ -1,4 +1,4 @@
-"""Every test here starts with an empty cache and without the user's settings."""
+"""Start every test with an empty cache and without the user's settings."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def real_path() -> Callable[[str], str]:
-    """For the name of a data set, the folder that has the real one; skips the test where there is none."""
+    """Return a function that finds the folder of a real data set, or skips the test without one."""
 
     def find(name: str) -> str:
         if not _REAL:

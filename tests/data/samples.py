@@ -1,4 +1,4 @@
-"""Small files in the data sets' formats, written by hand."""
+"""Write small files in the formats of the data sets."""
 
 import gzip
 import pickle
@@ -17,7 +17,7 @@ def idx_bytes(array: np.ndarray) -> bytes:
 def write_idx(
     folder: Path, prefix: str, count: int = 20, *, gzipped: bool = True, value: int = 7
 ) -> None:
-    """An images and a labels file; every pixel has the given value, the labels go round."""
+    """Write an images and a labels file; all pixels have one value, and the labels cycle."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         f"{prefix}-images-idx3-ubyte": idx_bytes(np.full((count, 4, 4), value)),
@@ -29,7 +29,7 @@ def write_idx(
 
 
 def cifar_records(count: int, label_bytes: int = 1, num_classes: int = 10) -> np.ndarray:
-    """Records of labels and pixels; the last label byte goes round, the pixels are random."""
+    """Return records of labels and pixels; the last label byte cycles, the pixels are random."""
     records = np.random.default_rng(0).integers(0, 256, (count, label_bytes + 3072), dtype=np.uint8)
     records[:, :label_bytes] = 0
     records[:, label_bytes - 1] = np.arange(count) % num_classes

@@ -12,15 +12,14 @@ def by_class(data):
     return [(data.labels == k).nonzero()[:, 0] for k in range(3)]
 
 
-def test_every_image_once_an_epoch(toy_data):
+def test_every_image_comes_once_per_epoch(toy_data):
     share = torch.arange(12)
     batch = make(toy_data, [share]).draw(0, 6)  # two epochs of twelve
-    seen = batch.images[0].flatten(0, 1)
-    for epoch in (seen[:12], seen[12:]):
-        assert sorted(image.sum() for image in epoch) == sorted(
-            image.sum() for image in toy_data.images[share]
-        )
-    assert not torch.equal(seen[:12], seen[12:]), "each epoch has its own order"
+    drawn = batch.images[0].flatten(0, 1)
+    expected = sorted(image.sum() for image in toy_data.images[share])
+    for epoch in (drawn[:12], drawn[12:]):
+        assert sorted(image.sum() for image in epoch) == expected
+    assert not torch.equal(drawn[:12], drawn[12:]), "each epoch has its own order"
 
 
 def test_shares_smaller_than_a_batch_wrap_around(toy_data):
@@ -28,12 +27,11 @@ def test_shares_smaller_than_a_batch_wrap_around(toy_data):
     assert batch.images.shape == (3, 3, 4, 1, 8, 8)
     assert [labels.unique().tolist() for labels in batch.labels] == [[0], [1], [2]]
     twos = batch.images[2].flatten(0, 1).flatten(1).float().mean(1)
-    assert len(twos.unique()) == 2 and (twos == twos[0]).sum() == 6, (
-        "both images of class 2 equally often"
-    )
+    both_equally_often = len(twos.unique()) == 2 and (twos == twos[0]).sum() == 6
+    assert both_equally_often
 
 
-def test_any_stretch_of_the_stream_is_the_same(toy_data):
+def test_any_part_of_the_stream_can_be_drawn_again(toy_data):
     batches = make(toy_data, by_class(toy_data), batch_size=5)
     whole = batches.draw(0, 7)
     parts = [batches.draw(0, 3), batches.draw(3, 1), batches.draw(4, 3)]
@@ -50,12 +48,11 @@ def test_seeds_and_members_have_their_own_order(toy_data):
     shares = [torch.arange(12)] * 2
     first, second = make(toy_data, shares, batch_size=12).draw(0, 1).images
     assert not torch.equal(first, second)
-    assert not torch.equal(
-        first, make(toy_data, shares, batch_size=12, seed=1).draw(0, 1).images[0]
-    )
+    other_seed = make(toy_data, shares, batch_size=12, seed=1).draw(0, 1).images[0]
+    assert not torch.equal(first, other_seed)
 
 
-def test_half_of_the_images_are_mirrored_by_position_alone(toy_data):
+def test_half_of_the_images_are_mirrored_and_only_the_position_decides(toy_data):
     shares = [torch.arange(19), torch.arange(19)]
     plain = Batches(toy_data, shares, members=range(2), batch_size=8, seed=1)
     mirrored = Batches(toy_data, shares, members=range(2), batch_size=8, seed=1, mirror=True)

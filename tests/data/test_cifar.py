@@ -36,7 +36,7 @@ def test_the_fine_label_is_the_second_byte(tmp_path):
         (bytes([10]) + bytes(3072), "holds the label 10, outside 0 to 9"),
     ],
 )
-def test_a_bad_binary_file_is_named(tmp_path, raw, message):
+def test_the_message_names_a_bad_binary_file(tmp_path, raw, message):
     path = tmp_path / "data_batch_1.bin"
     path.write_bytes(raw)
     with pytest.raises(UserError, match=message) as caught:
@@ -45,7 +45,10 @@ def test_a_bad_binary_file_is_named(tmp_path, raw, message):
 
 
 def _python2_batch(records: np.ndarray) -> bytes:
-    """The opcodes that Python 2 wrote into the published batches: byte strings, numpy's old module name."""
+    """Return a batch as Python 2 pickled the published ones.
+
+    Its strings are bytes, and numpy's module has its old name.
+    """
 
     def string(raw: bytes) -> bytes:
         return b"T" + struct.pack("<I", len(raw)) + raw
@@ -56,13 +59,8 @@ def _python2_batch(records: np.ndarray) -> bytes:
     count = len(records)
     dtype = b"cnumpy\ndtype\n(" + string(b"u1") + integer(0) + integer(1) + b"tR("
     dtype += integer(3) + string(b"|") + b"NNN" + integer(-1) + integer(-1) + integer(0) + b"tb"
-    array = (
-        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n("
-        + integer(0)
-        + b"t"
-        + string(b"b")
-        + b"tR("
-    )
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n("
+    array += integer(0) + b"t" + string(b"b") + b"tR("
     array += integer(1) + b"(" + integer(count) + integer(3072) + b"t" + dtype + b"\x89"
     array += string(records[:, 1:].tobytes()) + b"tb"
     labels = b"(" + b"".join(integer(int(label)) for label in records[:, 0]) + b"l"
@@ -85,9 +83,8 @@ def test_reads_what_python_3_wrote(tmp_path, protocol, as_bytes):
     if as_bytes:
         batch = {key.encode(): value for key, value in batch.items()}
     (tmp_path / "b").write_bytes(pickle.dumps(batch, protocol=protocol))
-    assert np.array_equal(
-        read_python([tmp_path / "b"], "labels", 10)[0].reshape(3, -1), records[:, 1:]
-    )
+    images, _ = read_python([tmp_path / "b"], "labels", 10)
+    assert np.array_equal(images.reshape(3, -1), records[:, 1:])
 
 
 class _Touch:
@@ -118,14 +115,14 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path):
         ({"data": np.zeros((0, 3072), np.uint8), "labels": []}, "holds no images"),
     ],
 )
-def test_a_bad_batch_is_named(tmp_path, content, message):
+def test_the_message_names_a_bad_batch(tmp_path, content, message):
     (tmp_path / "b").write_bytes(pickle.dumps(content, protocol=4))
     with pytest.raises(UserError, match=message):
         read_python([tmp_path / "b"], "labels", 10)
 
 
 @pytest.mark.parametrize("raw", [b"", b"junk", pickle.dumps({"data": 1})[:-3]])
-def test_a_broken_pickle_is_named(tmp_path, raw):
+def test_the_message_names_a_broken_pickle(tmp_path, raw):
     (tmp_path / "b").write_bytes(raw)
     with pytest.raises(UserError, match="read safely"):
         read_python([tmp_path / "b"], "labels", 10)
@@ -143,9 +140,8 @@ def test_names_of_both_layouts(tmp_path):
 def test_loads_cifar10_in_both_layouts(tmp_path):
     write_cifar10_binary(tmp_path / "bin" / "cifar-10-batches-bin")
     for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
-        write_cifar_python(
-            tmp_path / "py" / "cifar-10-batches-py" / name, cifar_records(10), "labels"
-        )
+        path = tmp_path / "py" / "cifar-10-batches-py" / name
+        write_cifar_python(path, cifar_records(10), "labels")
     binary = load(DataConfig(name="cifar10", path=str(tmp_path / "bin")))
     python = load(DataConfig(name="cifar10", path=str(tmp_path / "py")))
     assert binary.shape == (3, 32, 32) and binary.counts == [5] * 10 and binary.classes[3] == "cat"

@@ -22,6 +22,6 @@ from remuda.errors import UserError
         ),
     ],
 )
-def test_a_value_out_of_range_is_named(values, message):
+def test_the_message_names_a_value_out_of_range(values, message):
     with pytest.raises(UserError, match=message):
         DataConfig(**values)

@@ -7,13 +7,10 @@ from remuda.errors import UserError
 from .samples import write_idx
 
 
-def test_digits_are_split_by_every_sixth_of_a_class():
+def test_the_test_split_of_digits_is_every_sixth_image_of_a_class():
     train, test = load(DataConfig()), load(DataConfig(), "test")
-    assert (
-        train.shape == (1, 8, 8)
-        and train.images.dtype == torch.uint8
-        and train.labels.dtype == torch.int64
-    )
+    assert train.shape == (1, 8, 8)
+    assert train.images.dtype == torch.uint8 and train.labels.dtype == torch.int64
     assert len(train.labels) + len(test.labels) == 1797
     assert all(5 * b <= a <= 5 * b + 5 for a, b in zip(train.counts, test.counts, strict=True))
     assert train.images.max() == 255 and train.classes == tuple("0123456789")
@@ -28,17 +25,17 @@ def test_mnist_with_limit_size_and_channels(tmp_path):
     dataset.images[0] = 0  # may be written to
 
 
-def test_a_limit_above_the_count_takes_all():
+def test_a_limit_above_the_count_keeps_all_images():
     assert len(load(DataConfig(limit=10**9)).labels) == len(load(DataConfig()).labels)
 
 
-def test_fashion_mnist_has_its_names(tmp_path):
+def test_fashion_mnist_has_its_own_class_names(tmp_path):
     write_idx(tmp_path / "fashion-mnist", "t10k")
     dataset = load(DataConfig(name="fashion-mnist", path=str(tmp_path)), "test")
     assert dataset.classes[9] == "Ankle boot" and len(dataset.classes) == 10
 
 
-def test_channels_that_cannot_be_made():
+def test_channels_that_cannot_be_converted():
     with pytest.raises(UserError, match=r"data.channels must be 0, 1 or 3 for digits, not 4"):
         load(DataConfig(channels=4))
 
@@ -53,15 +50,14 @@ def test_channels_that_cannot_be_made():
         ("folder", "folder:PATH"),
     ],
 )
-def test_an_unknown_name_gets_the_nearest(name, nearest):
-    with pytest.raises(
-        UserError, match=rf"unknown data set .* did you mean {nearest}\? Choose one of"
-    ) as caught:
+def test_the_message_for_an_unknown_name_suggests_the_nearest(name, nearest):
+    message = rf"unknown data set .* did you mean {nearest}\? Choose one of"
+    with pytest.raises(UserError, match=message) as caught:
         load(DataConfig(name=name))
     assert all(known in str(caught.value) for known in DATASETS)
 
 
-def test_a_path_for_a_name_is_recognised(tmp_path):
+def test_a_path_without_the_folder_prefix_is_recognised(tmp_path):
     with pytest.raises(UserError, match=f"is a folder: write folder:{tmp_path}"):
         load(DataConfig(name=str(tmp_path)))
     with pytest.raises(UserError, match="folder: needs a path"):

@@ -1,4 +1,4 @@
-"""Downloads, from a server in this process."""
+"""Download from a server in this process."""
 
 import errno
 import hashlib
@@ -29,7 +29,7 @@ _FILES = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
 
 @dataclass
 class Site:
-    """What the server has, and what it was asked for."""
+    """Hold the files of the server and the requests that it received."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     truncated: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ def _md5(raw: bytes) -> str:
 
 
 def _publish_mnist(site: Site, tmp_path: Path, *prefixes: str) -> Source:
-    """Small MNIST training files on the site under each prefix, and the table that knows them."""
+    """Put small MNIST training files on the site under each prefix; return their source."""
     write_idx(tmp_path / "origin", "train")
     contents = {name: (tmp_path / "origin" / name).read_bytes() for name in _FILES}
     for prefix in prefixes:
@@ -92,9 +92,8 @@ def _config(tmp_path: Path) -> DataConfig:
 
 
 def _left_over(tmp_path: Path) -> list[str]:
-    return sorted(
-        str(p.relative_to(tmp_path / "data")) for p in (tmp_path / "data").rglob("*") if p.is_file()
-    )
+    folder = tmp_path / "data"
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_a_good_download_is_kept_and_used_again(site, tmp_path):
@@ -106,7 +105,7 @@ def test_a_good_download_is_kept_and_used_again(site, tmp_path):
     assert load(_config(tmp_path)).counts == [2] * 10
 
 
-def test_what_is_there_is_not_fetched_again(site, tmp_path):
+def test_existing_files_are_not_downloaded_again(site, tmp_path):
     source = _publish_mnist(site, tmp_path, "first")
     write_idx(tmp_path / "data" / "mnist", "train", gzipped=False)
     (tmp_path / "data" / "mnist" / "train-labels-idx1-ubyte").unlink()
@@ -114,18 +113,18 @@ def test_what_is_there_is_not_fetched_again(site, tmp_path):
     assert site.requests == [f"/first/{_FILES[1]}"]
 
 
-def test_missing_on_the_first_mirror_means_the_second(site, tmp_path):
+def test_a_file_missing_on_the_first_mirror_comes_from_the_second(site, tmp_path):
     obtain(_publish_mnist(site, tmp_path, "second"), "train", _config(tmp_path))
     assert site.requests == [
         f"/{mirror}/{name}" for name in _FILES for mirror in ("first", "second")
     ]
 
 
-@pytest.mark.parametrize("trouble", ["checksum", "truncated"])
-def test_a_bad_file_on_the_first_mirror_means_the_second(site, tmp_path, trouble):
+@pytest.mark.parametrize("problem", ["checksum", "truncated"])
+def test_a_bad_file_on_the_first_mirror_comes_from_the_second(site, tmp_path, problem):
     source = _publish_mnist(site, tmp_path, "first", "second")
     bad = f"/first/{_FILES[0]}"
-    if trouble == "checksum":
+    if problem == "checksum":
         site.files[bad] = site.files[bad][::-1]
     else:
         site.truncated.add(bad)
@@ -133,7 +132,7 @@ def test_a_bad_file_on_the_first_mirror_means_the_second(site, tmp_path, trouble
     assert f"/second/{_FILES[0]}" in site.requests
 
 
-def test_all_bad_leaves_nothing_and_says_why(site, tmp_path):
+def test_if_all_mirrors_fail_nothing_is_left_and_the_message_says_why(site, tmp_path):
     source = _publish_mnist(site, tmp_path, "first", "second")
     site.files[f"/first/{_FILES[0]}"] = b"hello"
     site.truncated.add(f"/second/{_FILES[0]}")
@@ -145,7 +144,7 @@ def test_all_bad_leaves_nothing_and_says_why(site, tmp_path):
     assert _left_over(tmp_path) == [".mnist.lock"]
 
 
-def test_an_archive_is_unpacked_and_dropped(site, tmp_path):
+def test_a_downloaded_archive_is_unpacked_and_deleted(site, tmp_path):
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         for name in ("train.bin", "test.bin"):
@@ -164,7 +163,7 @@ def test_an_archive_is_unpacked_and_dropped(site, tmp_path):
         "cifar-100-binary/test.bin",
         "cifar-100-binary/train.bin",
     ]
-    obtain(source, "test", _config(tmp_path))  # came along
+    obtain(source, "test", _config(tmp_path))  # was in the same archive
     assert len(site.requests) == 1
 
 
@@ -207,22 +206,10 @@ with progress.shown_on(Console(stderr=True)):
 def test_of_two_processes_one_downloads_and_the_other_waits(site, tmp_path):
     source = _publish_mnist(site, tmp_path, "first")
     site.delay = 0.3
-    arguments = [
-        source.mirrors[0],
-        str(tmp_path / "data"),
-        *(p.md5 for p in source.packages["train"]),
-    ]
-    pipe = subprocess.PIPE
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", _CHILD, *arguments],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            text=True,
-        )
-        for _ in range(2)
-    ]
+    checksums = [package.md5 for package in source.packages["train"]]
+    words = [sys.executable, "-c", _CHILD, source.mirrors[0], str(tmp_path / "data"), *checksums]
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    children = [subprocess.Popen(words, text=True, **pipes) for _ in range(2)]
     for child in children:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
     for child in children:
@@ -252,7 +239,6 @@ def test_a_full_disk_is_reported(site, tmp_path, monkeypatch):
 
     monkeypatch.setattr("remuda.data.download.publish", full)
     source = _publish_mnist(site, tmp_path, "first")
-    with pytest.raises(
-        UserError, match=r"cannot write mnist to .* \(No space left on device\): free some space"
-    ):
+    message = r"cannot write mnist to .* \(No space left on device\): free some space"
+    with pytest.raises(UserError, match=message):
         obtain(source, "train", _config(tmp_path))

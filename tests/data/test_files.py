@@ -16,7 +16,7 @@ from remuda.errors import UserError
 
 from .samples import idx_bytes, write_cifar10_binary, write_idx
 
-_CLOSED = ("http://127.0.0.1:9/",)  # the discard port, where nobody listens
+_CLOSED = ("http://127.0.0.1:9/",)  # the discard port, where no server listens
 
 
 def _offline(name: str):
@@ -35,7 +35,7 @@ def _offline(name: str):
     ],
 )
 @pytest.mark.parametrize("gzipped", [True, False])
-def test_idx_layouts_need_the_asked_split_alone(tmp_path, name, place, gzipped):
+def test_idx_layouts_need_only_the_requested_split(tmp_path, name, place, gzipped):
     write_idx(tmp_path / place, "train", gzipped=gzipped)
     found = locate(SOURCES[name], "train", [tmp_path])
     assert found is not None and found.folder == tmp_path / place
@@ -52,7 +52,7 @@ def test_cifar_layouts(tmp_path, place):
     assert locate(SOURCES["cifar10"], "test", [tmp_path]) is not None
 
 
-def test_a_folder_named_train_is_no_cifar100(tmp_path):
+def test_a_folder_named_train_is_not_cifar100(tmp_path):
     (tmp_path / "train").mkdir()
     assert locate(SOURCES["cifar100"], "train", [tmp_path]) is None
 
@@ -69,13 +69,13 @@ def test_search_order(tmp_path, monkeypatch):
     assert load(DataConfig(name="mnist")).images.max() == 2
 
 
-def test_data_path_is_searched_alone(tmp_path):
+def test_only_data_path_is_searched_if_it_is_set(tmp_path):
     write_idx(tmp_path / "cache" / "remuda" / "mnist", "train")
     with pytest.raises(UserError, match="mnist is not in"):
         obtain(_offline("mnist"), "train", DataConfig(name="mnist", path=str(tmp_path / "empty")))
 
 
-def test_bare_files_that_are_the_other_data_set_are_passed_over(tmp_path):
+def test_files_of_the_other_data_set_are_skipped(tmp_path):
     write_idx(tmp_path, "train")
     labels = gzip.decompress((tmp_path / "train-labels-idx1-ubyte.gz").read_bytes())
     known = replace(SOURCES["mnist"], foreign_labels=frozenset({hashlib.md5(labels).hexdigest()}))
@@ -85,7 +85,7 @@ def test_bare_files_that_are_the_other_data_set_are_passed_over(tmp_path):
     assert locate(known, "train", [tmp_path]) is not None
 
 
-def test_real_mnist_is_not_taken_for_fashion(real_path):
+def test_real_mnist_is_not_mistaken_for_fashion_mnist(real_path):
     folder = Path(real_path("mnist")) / "mnist"
     if not folder.is_dir():
         pytest.skip("REMUDA_DATA has mnist in another layout")
@@ -94,7 +94,7 @@ def test_real_mnist_is_not_taken_for_fashion(real_path):
 
 
 def _archive(path: Path, top: str, names: list[str]) -> str:
-    """Write a tar archive of black images, one a file, and return its MD5."""
+    """Write a tar archive of black images, one per file, and return its MD5."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as tar:
         for name in names:
@@ -108,7 +108,7 @@ _BATCHES = [f"data_batch_{i}.bin" for i in range(1, 6)]
 
 
 @pytest.mark.parametrize("place", [".", "cifar10"])
-def test_an_archive_that_the_user_has_is_unpacked(tmp_path, place):
+def test_an_archive_in_the_data_folder_is_unpacked(tmp_path, place):
     source = _offline("cifar10")
     package = source.archives[0]
     md5 = _archive(tmp_path / place / package.file, package.folder, [*_BATCHES, "test_batch.bin"])
@@ -140,27 +140,25 @@ def test_bad_archives(tmp_path):
         obtain(source, "train", config)
 
 
-def test_without_a_network_the_sentence_says_what_to_put_where(tmp_path):
+def test_without_a_network_the_message_says_which_files_to_put_where(tmp_path):
     config = DataConfig(path=str(tmp_path))
     with pytest.raises(UserError) as caught:
         obtain(_offline("mnist"), "test", config)
     text = str(caught.value)
-    assert (
-        f"put mnist/t10k-images-idx3-ubyte.gz and mnist/t10k-labels-idx1-ubyte.gz into {tmp_path}"
-        in text
-    )
+    wanted = "mnist/t10k-images-idx3-ubyte.gz and mnist/t10k-labels-idx1-ubyte.gz"
+    assert f"put {wanted} into {tmp_path}" in text
     assert "Connection refused" in text
     with pytest.raises(UserError, match=f"put cifar-100-binary.tar.gz into {tmp_path}"):
         obtain(_offline("cifar100"), "train", config)
 
 
-def test_nothing_writable(tmp_path):
+def test_no_writable_folder(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match=r"no files can be written there: set data.path"):
         obtain(_offline("mnist"), "train", DataConfig(path=str(tmp_path / "file" / "data")))
 
 
-def test_files_that_do_not_belong_together_are_named(tmp_path):
+def test_the_message_names_files_that_do_not_belong_together(tmp_path):
     write_idx(tmp_path / "mnist", "train", gzipped=False)
     path = tmp_path / "mnist" / "train-labels-idx1-ubyte"
     path.write_bytes(idx_bytes(np.arange(3)))

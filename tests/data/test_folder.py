@@ -14,7 +14,7 @@ def _load(root: Path, split: Split = "train", **values):
     return load(DataConfig(name=f"folder:{root}", **values), split)
 
 
-def test_sub_folders_are_classes_by_name(tmp_path):
+def test_sub_folders_are_classes_sorted_by_name(tmp_path):
     for name, count in (("wolf", 2), ("bear", 3), ("hare", 1)):
         for i in range(count):
             write_image(tmp_path / name / f"{i}.png", colour=(count * 10, i, 0))
@@ -29,7 +29,7 @@ def test_sub_folders_are_classes_by_name(tmp_path):
     assert dataset.images[:, 1, 0, 0].tolist() == [0, 1, 2, 0, 0, 1]
 
 
-def test_images_alone_are_one_class(tmp_path):
+def test_images_without_sub_folders_are_one_class(tmp_path):
     for name in ("b.JPEG", "a.bmp", "c.gif"):
         write_image(tmp_path / "herd" / name)
     dataset = _load(tmp_path / "herd")
@@ -54,7 +54,7 @@ def test_size_fits_the_shorter_side_and_crops_the_centre(tmp_path):
     assert (dataset.images[:, 1] > 200).all()
 
 
-def test_without_size_all_must_be_square_and_alike(tmp_path):
+def test_without_size_all_images_must_be_square_and_equal(tmp_path):
     write_image(tmp_path / "a.png", (8, 8))
     write_image(tmp_path / "b.png", (8, 9))
     with pytest.raises(UserError, match=r"b.png is 8 x 9 but .*a.png is 8 x 8: set data.size"):
@@ -67,15 +67,13 @@ def test_without_size_all_must_be_square_and_alike(tmp_path):
 def test_channels_are_kept_or_converted(tmp_path):
     write_image(tmp_path / "1.png", mode="L", colour=100)
     write_image(tmp_path / "2.png", mode="RGB", colour=(255, 0, 0))
-    with pytest.raises(
-        UserError, match=r"2.png has 3 channels but .*1.png has 1: set data.channels"
-    ):
+    message = r"2.png has 3 channels but .*1.png has 1: set data.channels"
+    with pytest.raises(UserError, match=message):
         _load(tmp_path)
     assert _load(tmp_path, channels=1).images[:, 0, 0, 0].tolist() == [100, 76]
     assert _load(tmp_path, channels=3).images[:, 2, 0, 0].tolist() == [100, 0]
-    with pytest.raises(
-        UserError, match=r"data.channels must be 0, 1, 3 or the 1 that .*1.png has, not 4"
-    ):
+    message = r"data.channels must be 0, 1, 3 or the 1 that .*1.png has, not 4"
+    with pytest.raises(UserError, match=message):
         _load(tmp_path, channels=4)
 
 
@@ -109,11 +107,11 @@ def test_photos_are_turned_upright(tmp_path):
     assert _load(tmp_path).images[0, 0, 5, 5] == 255
 
 
-def test_a_corrupt_image_is_named_among_many(tmp_path):
+def test_the_message_names_a_corrupt_image_among_many(tmp_path):
     for i in range(200):
         write_image(tmp_path / f"{i:03}.png", (4, 4))
     whole = (tmp_path / "150.png").read_bytes()
-    for raw in (b"no image", whole[: len(whole) // 2], b""):
+    for raw in (b"not an image", whole[: len(whole) // 2], b""):
         (tmp_path / "150.png").write_bytes(raw)
         with pytest.raises(
             UserError, match=r"cannot read the image .*150.png .*: repair or delete it"
@@ -121,21 +119,20 @@ def test_a_corrupt_image_is_named_among_many(tmp_path):
             _load(tmp_path)
 
 
-def test_limit_decodes_what_it_keeps(tmp_path):
+def test_limit_decodes_only_the_images_that_it_keeps(tmp_path):
     for name in ("a", "b"):
         for i in range(4):
             write_image(tmp_path / name / f"{i}.png")
-    (tmp_path / "a" / "3.png").write_bytes(b"never looked at")
+    (tmp_path / "a" / "3.png").write_bytes(b"never decoded")
     assert _load(tmp_path, limit=5).counts == [3, 2]
 
 
-def test_too_big_for_memory(tmp_path, monkeypatch):
+def test_images_that_do_not_fit_into_memory(tmp_path, monkeypatch):
     for i in range(10):
         write_image(tmp_path / f"{i}.png")
     monkeypatch.setattr("remuda.data.folder.available_bytes", lambda: 700)
-    with pytest.raises(
-        UserError, match=r"but only 0.0 GB of memory are free: set data.limit to at most 3,"
-    ):
+    message = r"but only 0.0 GB of memory are free: set data.limit to at most 3,"
+    with pytest.raises(UserError, match=message):
         _load(tmp_path)
     assert len(_load(tmp_path, limit=3).labels) == 3
 
@@ -159,7 +156,7 @@ def test_an_empty_class_among_others(tmp_path):
         _load(tmp_path)
 
 
-def test_images_beside_folders_are_ambiguous(tmp_path):
+def test_images_next_to_folders_are_ambiguous(tmp_path):
     write_image(tmp_path / "a" / "1.png")
     write_image(tmp_path / "loose.png")
     with pytest.raises(
@@ -183,13 +180,13 @@ def test_train_and_val_are_splits(tmp_path):
     assert _load(tmp_path, "test").counts == [0, 1, 0]
 
 
-def test_splits_of_images_alone(tmp_path):
+def test_splits_without_class_folders(tmp_path):
     for split in ("train", "test"):
         write_image(tmp_path / "herd" / split / "0.png")
     assert _load(tmp_path / "herd").classes == _load(tmp_path / "herd", "test").classes == ("herd",)
 
 
-def test_train_alone_and_no_test(tmp_path):
+def test_train_without_a_test_split(tmp_path):
     write_image(tmp_path / "train" / "a" / "0.png")
     write_image(tmp_path / "train" / "b" / "0.png")
     assert _load(tmp_path).classes == ("a", "b")

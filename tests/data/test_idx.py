@@ -35,7 +35,7 @@ def test_reads_plain_and_gzipped_whatever_the_name(tmp_path, pack):
         (b"\x1f\x8b", "truncated or corrupt gzip"),
     ],
 )
-def test_a_bad_file_is_named_with_its_trouble(tmp_path, raw, message):
+def test_the_message_names_a_bad_file_and_its_problem(tmp_path, raw, message):
     path = tmp_path / "images"
     path.write_bytes(raw)
     with pytest.raises(UserError, match=message) as caught:

@@ -4,18 +4,18 @@ from remuda.data import to_bytes, to_unit
 from remuda.data.images import resize, to_colour, to_grey
 
 
-def test_bytes_survive_the_way_there_and_back():
-    every = torch.arange(256, dtype=torch.uint8)
-    unit = to_unit(every)
+def test_bytes_survive_a_round_trip():
+    pixels = torch.arange(256, dtype=torch.uint8)
+    unit = to_unit(pixels)
     assert unit.dtype == torch.float32 and unit[0] == -1.0 and unit[-1] == 1.0
-    assert torch.equal(to_bytes(unit), every)
+    assert torch.equal(to_bytes(unit), pixels)
 
 
 def test_to_bytes_clamps_and_rounds():
     assert to_bytes(torch.tensor([-9.0, 9.0, 0.0, -1.0 + 0.6 / 127.5])).tolist() == [0, 255, 128, 1]
 
 
-def test_what_has_the_right_type_stays():
+def test_tensors_of_the_right_type_are_returned_unchanged():
     points, pixels = torch.rand(3), torch.zeros(3, dtype=torch.uint8)
     assert to_unit(points) is points and to_bytes(pixels) is pixels
 
@@ -23,14 +23,12 @@ def test_what_has_the_right_type_stays():
 def test_resize_keeps_a_plain_image_plain_and_averages_when_it_shrinks():
     plain = torch.full((2, 3, 5, 5), 77, dtype=torch.uint8)
     for size in (2, 5, 9):
-        assert torch.equal(
-            resize(plain, size), torch.full((2, 3, size, size), 77, dtype=torch.uint8)
-        )
+        expected = torch.full((2, 3, size, size), 77, dtype=torch.uint8)
+        assert torch.equal(resize(plain, size), expected)
     stripes = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
     stripes[..., ::2] = 200
-    assert (
-        resize(stripes, 2).float() - 100
-    ).abs().max() < 30  # without antialiasing it would be 0 or 200
+    # Without antialiasing the pixels would be 0 or 200.
+    assert (resize(stripes, 2).float() - 100).abs().max() < 30
 
 
 def test_resize_works_in_chunks(monkeypatch):
@@ -44,7 +42,6 @@ def test_grey_and_colour():
     red = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
     red[:, 0] = 255
     assert to_grey(red).unique().tolist() == [76]
-    assert torch.equal(
-        to_grey(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)).flatten(), torch.tensor([255])
-    )
+    white = torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)
+    assert to_grey(white).flatten().tolist() == [255]
     assert to_colour(to_grey(red)).shape == (1, 3, 2, 2)

@@ -34,7 +34,7 @@ def test_iid_shares_are_disjoint_near_equal_and_cover_all(labels, num_members, s
 
 
 @given(_labels, st.integers(1, 12), _seeds, st.floats(1e-6, 1e6))
-def test_dirichlet_shares_are_disjoint_cover_all_and_leave_nobody_empty(
+def test_dirichlet_shares_are_disjoint_cover_all_and_leave_no_member_empty(
     labels, num_members, seed, alpha
 ):
     if num_members > len(labels):
@@ -53,14 +53,10 @@ def test_a_subset_has_its_size_and_no_repeats(labels, num_members, seed, fractio
 
 @settings(max_examples=30)
 @given(_labels, st.sampled_from(["iid", "dirichlet", "subset"]), _seeds)
-def test_the_seed_decides_and_nothing_else(labels, rule, seed):
-    first, again = (
-        _shares(labels, 1, seed, partition=rule),
-        _shares(labels, 1, seed, partition=rule),
-    )
-    assert all(
-        torch.equal(a, b) and a.dtype == torch.int64 for a, b in zip(first, again, strict=True)
-    )
+def test_only_the_seed_decides(labels, rule, seed):
+    first, again = (_shares(labels, 1, seed, partition=rule) for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(one, other) and one.dtype == torch.int64
 
 
 @given(_labels, st.integers(0, 100))
@@ -70,7 +66,8 @@ def test_evenly_spreads_over_the_classes(labels, limit):
     wanted = len(labels) if limit == 0 else min(limit, len(labels))
     assert len(keep) == wanted and (np.diff(keep) > 0).all()
     kept, stored = np.bincount(labels[keep], minlength=5), np.bincount(labels, minlength=5)
-    for label in range(5):  # a class that could give more has at most one image less than any other
+    # A class with images left has at most one image less than any other.
+    for label in range(5):
         assert kept[label] == stored[label] or kept[label] >= kept.max() - 1
 
 
@@ -100,7 +97,7 @@ def test_class_errors():
         _shares([0, 1, 2, 3, 4] * 2, 6, partition="class")
 
 
-def test_alpha_tells_even_from_skewed():
+def test_alpha_makes_shares_even_or_skewed():
     labels = [0, 1, 2, 3, 4] * 200
     config = DataConfig(partition="dirichlet", alpha=1e6)
     even = partition(torch.tensor(labels), 4, config, 5, 0)

@@ -33,23 +33,20 @@ def test_moments_are_those_of_all_pixels():
     assert np.allclose(values.variance, pixels.var(axis=(0, 2, 3)))
 
 
-def test_oneway_is_scipys():
+def test_oneway_anova_equals_scipys():
     dataset = _random()
     means = dataset.images.numpy().mean(axis=(2, 3))
     for channel, result in enumerate(oneway_anova(dataset)):
         groups = [means[dataset.labels.numpy() == label, channel] for label in range(4)]
         expected = scipy.stats.f_oneway(*groups)
-        assert result.f == pytest.approx(expected.statistic) and result.p == pytest.approx(
-            expected.pvalue
-        )
+        assert result.f == pytest.approx(expected.statistic)
+        assert result.p == pytest.approx(expected.pvalue)
 
 
-def test_the_papers_formula_on_numbers_by_hand():
+def test_the_papers_formula_by_hand():
     images = torch.tensor([0, 0, 51, 51, 102, 204], dtype=torch.uint8).reshape(6, 1, 1, 1)
     dataset = Dataset("hand", images, torch.tensor([0, 0, 0, 1, 1, 1]), ("a", "b"))
-    pixels = np.array(
-        [0, 0, 0.2, 0.2, 0.4, 0.8]
-    )  # class means 1/15 and 7/15, with the variance 0.04
+    pixels = np.array([0, 0, 0.2, 0.2, 0.4, 0.8])  # class means 1/15 and 7/15, variance 0.04
     between = 0.04 * 1 * (6 / 2 - 1)
     within = pixels.var() * 5 - between
     (result,) = paper_anova(dataset)
@@ -61,12 +58,11 @@ def test_the_papers_formula_on_numbers_by_hand():
 def test_classes_without_images_do_not_count():
     dataset = _random()
     wider = Dataset("wider", dataset.images, dataset.labels, (*dataset.classes, "none"))
-    assert paper_anova(wider) == paper_anova(dataset) and oneway_anova(wider) == oneway_anova(
-        dataset
-    )
+    assert paper_anova(wider) == paper_anova(dataset)
+    assert oneway_anova(wider) == oneway_anova(dataset)
 
 
-def test_what_cannot_be_analysed():
+def test_data_that_cannot_be_analysed():
     with pytest.raises(UserError, match="images of only one class"):
         paper_anova(_random(num_classes=1))
     with pytest.raises(UserError, match=r"needs more images than classes.*raise data.limit"):

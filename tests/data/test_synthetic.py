@@ -8,7 +8,7 @@ from remuda.errors import UserError
 
 
 @pytest.mark.parametrize(("name", "num_modes"), [("ring", 8), ("grid", 25)])
-def test_points_lie_about_their_modes(name, num_modes):
+def test_points_scatter_around_their_modes(name, num_modes):
     dataset = load(DataConfig(name=name))
     modes = MODES[name]
     assert dataset.shape == (2, 1, 1) and dataset.counts == [2500] * num_modes
@@ -19,14 +19,14 @@ def test_points_lie_about_their_modes(name, num_modes):
     assert offsets.mean().abs() < 4 * modes.std / math.sqrt(offsets.numel())
 
 
-def test_draws_repeat_and_splits_differ():
+def test_draws_are_reproducible_and_splits_differ():
     first, again = load(DataConfig(name="ring")), load(DataConfig(name="ring"))
     test = load(DataConfig(name="ring"), "test")
     assert torch.equal(first.images, again.images)
     assert not torch.equal(first.images[: len(test.images)], test.images)
 
 
-def test_modes_do_not_touch():
+def test_modes_do_not_overlap():
     for modes in MODES.values():
         centres = torch.tensor(modes.centres)
         distances = torch.cdist(centres, centres) + 9 * torch.eye(len(centres))

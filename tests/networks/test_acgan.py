@@ -1,7 +1,8 @@
-"""The ACGANs of the MD-GAN paper: its counts of parameters, the classes, minibatch discrimination."""
+"""Check the ACGANs of the MD-GAN paper: parameter counts, classes, minibatch discrimination."""
 
 import re
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,8 @@ def counts(networks, shape, num_classes=10):
 
 
 def convolutions(channels):
-    """Weights and biases of the discriminators' six 3x3 convolutions."""
-    return sum(
-        (9 * before + 1) * after
-        for before, after in zip((channels, *KERNELS), KERNELS, strict=False)
-    )
+    """Count the weights and biases of the discriminators' six 3x3 convolutions."""
+    return sum((9 * before + 1) * after for before, after in pairwise((channels, *KERNELS)))
 
 
 def test_the_perceptrons_have_the_papers_counts():
@@ -48,11 +46,8 @@ def test_the_mnist_pair():
     discriminator = convolutions(1) + 11 * (512 * 7 * 7 + 1)
     bare = ACGANMnist(batch_norm="none", minibatch_kernels=0)
     assert counts(bare, MNIST) == (generator, discriminator) == (736_705, 1_848_459)
-    assert (
-        counts(ACGANMnist(), MNIST)
-        == (generator + 2 * 32, discriminator + 11 * 32)
-        == (736_769, 1_848_811)
-    )
+    expected = generator + 2 * 32, discriminator + 11 * 32
+    assert counts(ACGANMnist(), MNIST) == expected == (736_769, 1_848_811)
 
 
 def test_the_cifar_pair_has_the_sizes_of_the_traffic_table():
@@ -61,25 +56,23 @@ def test_the_cifar_pair_has_the_sizes_of_the_traffic_table():
     bare = ACGANCifar10(batch_norm="none", minibatch_kernels=0)
     assert counts(bare, CIFAR) == (generator, discriminator) == (2_932_035, 1_662_891)
     w, theta = counts(ACGANCifar10(), CIFAR)
-    assert (
-        (w, theta)
-        == (generator + 2 * (192 + 96), discriminator + 11 * 32)
-        == (2_932_611, 1_663_243)
-    )
+    expected = generator + 2 * (192 + 96), discriminator + 11 * 32
+    assert (w, theta) == expected == (2_932_611, 1_663_243)
     for numbers in ((generator, discriminator), (w, theta)):
         sizes = [4 * number / MEBI for number in (*numbers, sum(numbers))]
         assert [f"{sizes[0]:.1f}", f"{sizes[1]:.2f}", f"{sizes[2]:.1f}"] == ["11.2", "6.34", "17.5"]
     normalised = counts(ACGANCifar10(batch_norm="both", minibatch_kernels=0), CIFAR)[1]
-    assert (
-        normalised == discriminator + 2 * sum(KERNELS[1:])
-        and f"{4 * normalised / MEBI:.2f}" == "6.35"
-    )
+    assert normalised == discriminator + 2 * sum(KERNELS[1:])
+    assert f"{4 * normalised / MEBI:.2f}" == "6.35"
     smallest = counts(ACGANCifar10(minibatch_kernels=1, minibatch_dims=1), CIFAR)[1]
     assert smallest == discriminator + 8192 + 11 and f"{4 * smallest / MEBI:.2f}" == "6.37"
 
 
-def test_how_the_paper_came_to_its_other_counts():
-    """Every kernel has one channel of input; in MNIST's, the dense layers have no biases; no minibatch layer."""
+def test_how_the_paper_calculates_its_other_counts():
+    """Every kernel has one input channel, and no minibatch layer counts.
+
+    In the networks for MNIST, the dense layers have no biases.
+    """
     assert 100 * 6272 + (25 + 1) * (32 + 1) == 628_058
     assert (9 + 1) * sum(KERNELS) + 512 * 7 * 7 * 11 == 286_048
     assert 101 * 6144 + (25 + 1) * (192 + 96 + 3) == 628_110
@@ -115,12 +108,10 @@ def test_shapes(name, shape, num_classes):
 
 
 @pytest.mark.parametrize("name", ["acgan-mlp", "acgan-mnist", "acgan-cifar10"])
-def test_labels_matter_to_the_generator_alone(name):
+def test_labels_matter_only_to_the_generator(name):
     networks, shape, labels = NETWORKS[name](latent=12), (1, 8, 8), torch.tensor([0, 9])
-    generator, discriminator = (
-        networks.generator(shape, 10).eval(),
-        networks.discriminator(shape, 10).eval(),
-    )
+    generator = networks.generator(shape, 10).eval()
+    discriminator = networks.discriminator(shape, 10).eval()
     noise = torch.randn(2, 12)
     images = generator(noise, labels)
     assert not torch.equal(images, generator(noise, labels.flip(0)))
@@ -132,7 +123,7 @@ def test_labels_matter_to_the_generator_alone(name):
     assert not torch.equal(images, generator(other, labels))
 
 
-def test_bad_settings_are_refused_in_one_sentence():
+def test_bad_settings_are_refused_with_a_message():
     for networks in (ACGANMLP, ACGANMnist, ACGANCifar10):
         with pytest.raises(UserError, match=r"networks\.conditional must be true"):
             networks(conditional=False)
@@ -153,19 +144,17 @@ def test_bad_settings_are_refused_in_one_sentence():
 
 
 def test_initial_weights_are_those_of_keras():
-    networks = ACGANCifar10(), ACGANMLP(), ACGANMLP(weights="torch")
-    up, dense, own = (
-        pair.generator((3, 32, 32), 10).layers[3 if pair is networks[0] else 0] for pair in networks
-    )
-    for layer, bound in ((up, (6 / (25 * (384 + 192))) ** 0.5), (dense, (6 / (100 + 512)) ** 0.5)):
-        assert (
-            layer.weight.abs().max().item() == pytest.approx(bound, rel=1e-3)
-            and not layer.bias.any()
-        )
+    transposed = ACGANCifar10().generator((3, 32, 32), 10).layers[3]
+    dense = ACGANMLP().generator((3, 32, 32), 10).layers[0]
+    own = ACGANMLP(weights="torch").generator((3, 32, 32), 10).layers[0]
+    for layer, total_fan in ((transposed, 25 * (384 + 192)), (dense, 100 + 512)):
+        bound = (6 / total_fan) ** 0.5
+        assert layer.weight.abs().max().item() == pytest.approx(bound, rel=1e-3)
+        assert not layer.bias.any()
     assert own.weight.abs().max().item() == pytest.approx(100**-0.5, rel=1e-3) and own.bias.any()
 
 
-def test_settings_survive_a_file():
+def test_settings_survive_a_round_trip_through_a_file():
     for name in ("acgan-mlp", "acgan-celeba"):
         made = config.from_dict({"networks": {"name": name}})
         assert made.networks == NETWORKS[name]() and config.from_dict(config.to_dict(made)) == made
@@ -173,21 +162,23 @@ def test_settings_survive_a_file():
 
 
 def by_double_loop(rows):
-    """(b, kernels, numbers) -> (b, kernels), as section 3.2 of Salimans et al. says it, over the batch's size."""
+    """Follow section 3.2 of Salimans et al., divided by the batch size.
+
+    (b, kernels, numbers) -> (b, kernels)
+    """
     batch, num_kernels, _ = rows.shape
     numbers = torch.zeros(batch, num_kernels, dtype=rows.dtype)
     for i in range(batch):
         for j in range(batch):
             for kernel in range(num_kernels):
-                distance = sum(
-                    abs(a - b) for a, b in zip(rows[i, kernel], rows[j, kernel], strict=True)
-                )
+                pairs = zip(rows[i, kernel], rows[j, kernel], strict=True)
+                distance = sum(abs(a - b) for a, b in pairs)
                 numbers[i, kernel] += torch.exp(-distance) / batch
     return numbers
 
 
 @pytest.mark.parametrize("num_dims", [0, 2])
-def test_minibatch_discrimination_by_a_double_loop(num_dims):
+def test_minibatch_discrimination_equals_a_double_loop(num_dims):
     torch.manual_seed(0)
     layer = MinibatchDiscrimination(12, 3, num_dims).double()
     features = torch.randn(5, 12, dtype=torch.float64)
@@ -200,14 +191,12 @@ def test_minibatch_discrimination_by_hand():
     features = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0]])
     close = torch.exp(torch.tensor(-1.0))
     assert torch.allclose(layer(features), torch.tensor([[(1 + close) / 2, 1.0]] * 2))
-    assert (
-        count_parameters(layer) == 0
-        and count_parameters(MinibatchDiscrimination(4, 3, 5)) == 4 * 3 * 5
-    )
+    assert count_parameters(layer) == 0
+    assert count_parameters(MinibatchDiscrimination(4, 3, 5)) == 4 * 3 * 5
 
 
 @pytest.mark.parametrize("num_dims", [0, 5])
-def test_the_discriminator_sees_the_batch_and_not_only_images(num_dims):
+def test_the_discriminator_compares_the_images_of_a_batch(num_dims):
     torch.manual_seed(0)
     discriminator = ACGANMnist(minibatch_dims=num_dims).discriminator((1, 8, 8), 3).eval()
     images = torch.rand(2, 1, 8, 8) * 2 - 1
@@ -220,19 +209,17 @@ def test_the_discriminator_sees_the_batch_and_not_only_images(num_dims):
 @pytest.mark.parametrize("name", ["acgan-mlp", "acgan-mnist", "acgan-cifar10", "acgan-celeba"])
 def test_a_stack_of_networks_needs_no_slow_path(name):
     networks, shape = NETWORKS[name](latent=12), (1, 8, 8)
-    modules = (
-        [networks.generator(shape, 3) for _ in range(2)],
-        [networks.discriminator(shape, 3) for _ in range(2)],
-    )
+    generators = [networks.generator(shape, 3) for _ in range(2)]
+    discriminators = [networks.discriminator(shape, 3) for _ in range(2)]
     noise, labels = torch.randn(2, 4, 12), torch.tensor([0, 1, 2, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # vmap warns where it falls back to a loop
-        images = _together(modules[0], noise, labels)
-        _together(modules[1], images, labels)
+        images = _together(generators, noise, labels)
+        _together(discriminators, images, labels)
 
 
 def _together(modules, inputs, labels):
-    """Outputs of all members, with the gradients at their parameters computed on the way."""
+    """Return the outputs of all members; compute the gradients of their parameters as well."""
     params, buffers = torch.func.stack_module_state(modules)
     template = modules[0]
 
@@ -249,11 +236,8 @@ def _together(modules, inputs, labels):
 
 def test_the_documentation_has_these_counts():
     text = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
-    rows = re.findall(
-        r"^\| `(acgan-\w+)` \| (\d+) x (\d+) x (\d+) \| ([\d,]+) \| ([\d,]+) \|$",
-        text,
-        re.MULTILINE,
-    )
+    row = r"^\| `(acgan-\w+)` \| (\d+) x (\d+) x (\d+) \| ([\d,]+) \| ([\d,]+) \|$"
+    rows = re.findall(row, text, re.MULTILINE)
     assert {name for name, *_ in rows} == {name for name, _ in FITS}
     for name, channels, height, width, *printed in rows:
         shape = int(channels), int(height), int(width)

@@ -1,4 +1,4 @@
-"""The papers' tables, in numbers of parameters."""
+"""Compare the networks with the papers' tables by their parameter counts."""
 
 import io
 
@@ -21,76 +21,54 @@ def counts(networks, shape, num_classes=10):
     )
 
 
+def convolution(num_in, num_out):
+    """Count the weights and biases of a 3x3 convolution."""
+    return (9 * num_in + 1) * num_out
+
+
 def test_dcgan_tables_1_and_2():
-    generator = (
-        (100 + 1) * 8192
-        + 256
-        + (9 * 128 + 1) * 128
-        + 256
-        + (9 * 128 + 1) * 64
-        + 128
-        + (9 * 64 + 1) * 3
-    )
-    body = (
-        (9 * 3 + 1) * 16
-        + (9 * 16 + 1) * 32
-        + 64
-        + (9 * 32 + 1) * 64
-        + 128
-        + (9 * 64 + 1) * 128
-        + 256
-    )
+    generator = 101 * 8192 + convolution(128, 128) + convolution(128, 64) + convolution(64, 3)
+    generator += 2 * (128 + 128 + 64)  # BatchNorms
+    body = convolution(3, 16) + convolution(16, 32) + convolution(32, 64) + convolution(64, 128)
+    body += 2 * (32 + 64 + 128)  # BatchNorms
     assert counts(DCGAN(), CIFAR) == (generator, body + 512 + 1) == (1_051_139, 98_401)
-    assert counts(DCGAN(), (3, 64, 64))[1] == body + 2048 + 1, (
-        "table 2's 2,048 features belong to 64x64"
-    )
+    # Table 2's 2,048 features belong to 64x64 images.
+    assert counts(DCGAN(), (3, 64, 64))[1] == body + 2048 + 1
 
 
 def test_dc_cgan_tables_3_and_4():
-    """110 inputs; to the letter of table 4 the discriminator does not see the label, by our default it does."""
-    assert counts(DCGAN(conditional=True, judge_label=False), CIFAR) == (
-        1_051_139 + 10 * 8192,
-        98_401,
-    )
+    """In table 4 the discriminator does not receive the label; by default ours does."""
+    as_printed = DCGAN(conditional=True, judge_label=False)
+    assert counts(as_printed, CIFAR) == (1_051_139 + 10 * 8192, 98_401)
     assert counts(DCGAN(conditional=True), CIFAR)[1] == 98_401 + 10 * 9 * 16
     assert DCGAN(conditional=True).generator(CIFAR, 10).input.in_features == 110
 
 
 def test_w_cgan_has_the_same_sizes_and_a_leaky_input():
     assert counts(WCGAN(critic="table"), CIFAR) == counts(DCGAN(), CIFAR)
-    plain = (
-        (9 * 3 + 1) * 64
-        + (9 * 64 + 1) * 128
-        + (9 * 128 + 1) * 256
-        + (9 * 256 + 1) * 512
-        + 4 * 512
-        + 1
-    )
+    plain = convolution(3, 64) + convolution(64, 128) + convolution(128, 256)
+    plain += convolution(256, 512) + 4 * 512 + 1
     assert counts(WCGAN(), CIFAR)[1] == plain
     assert counts(WCGAN(conditional=True), CIFAR)[1] == plain + 10 * 9 * 64
     assert isinstance(WCGAN().generator(CIFAR, 10).activation, torch.nn.LeakyReLU)
     assert isinstance(DCGAN().generator(CIFAR, 10).activation, torch.nn.ReLU)
 
 
-def test_epsilons_are_the_tables():
-    norms = [
-        m for m in DCGAN().generator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)
-    ]
-    assert [norm.eps for norm in norms] == [1e-5, 0.8, 0.8] and {
-        norm.momentum for norm in norms
-    } == {0.1}
-    norms = [
-        m for m in DCGAN().discriminator(CIFAR, 10).modules() if isinstance(m, torch.nn.BatchNorm2d)
-    ]
+def modules_of(network, kind):
+    return [module for module in network.modules() if isinstance(module, kind)]
+
+
+def test_epsilons_are_those_of_the_tables():
+    norms = modules_of(DCGAN().generator(CIFAR, 10), torch.nn.BatchNorm2d)
+    assert [norm.eps for norm in norms] == [1e-5, 0.8, 0.8]
+    assert {norm.momentum for norm in norms} == {0.1}
+    norms = modules_of(DCGAN().discriminator(CIFAR, 10), torch.nn.BatchNorm2d)
     assert [norm.eps for norm in norms] == [0.8, 0.8, 0.8]
 
 
 def test_cellular_mlp():
     assert counts(MLP(), MNIST) == (283_920, 267_009)
-    assert any(
-        isinstance(m, torch.nn.Tanh)
-        for m in MLP(activation="tanh").discriminator(MNIST, 10).modules()
-    )
+    assert modules_of(MLP(activation="tanh").discriminator(MNIST, 10), torch.nn.Tanh)
 
 
 @pytest.mark.parametrize("name", ["dcgan", "wcgan", "mlp"])
@@ -117,7 +95,7 @@ def test_labels_matter_only_to_conditional_networks():
         assert same != networks.conditional
 
 
-def test_dropout_drops_its_share_and_advances():
+def test_dropout_drops_its_share_and_advances_its_key():
     torch.manual_seed(0)
     dropout = Dropout(0.25, (10, 50), (20,))
     images = torch.ones(100, 3)
@@ -135,9 +113,8 @@ def test_summary_names_every_layer_and_the_totals():
     for table in tables(DCGAN(), CIFAR, 10):
         console.print(table)
     text = console.export_text()
-    assert (
-        "1,051,139 parameters" in text and "98,401 parameters" in text and "128 x 16 x 16" in text
-    )
+    for part in ("1,051,139 parameters", "98,401 parameters", "128 x 16 x 16"):
+        assert part in text
 
 
 @pytest.mark.parametrize("size", [2, 4, 7])
@@ -148,17 +125,14 @@ def test_upsampled_convolution_equals_its_two_layers(size):
     enlarged = torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest")
     expected = torch.nn.functional.conv2d(enlarged, layer.weight, layer.bias, padding=1)
     assert torch.allclose(layer(x), expected)
-    gradients = torch.randn_like(expected)
-    at = (x, layer.weight, layer.bias)
-    for one, other in zip(
-        torch.autograd.grad(layer(x), at, gradients),
-        torch.autograd.grad(expected, at, gradients),
-        strict=True,
-    ):
-        assert torch.allclose(one, other)
+    inputs, cotangent = (x, layer.weight, layer.bias), torch.randn_like(expected)
+    gradients = torch.autograd.grad(layer(x), inputs, cotangent)
+    expected_gradients = torch.autograd.grad(expected, inputs, cotangent)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        assert torch.allclose(gradient, expected_gradient)
 
 
-def test_batch_norm_written_out():
+def test_the_formulas_of_batch_norm_equal_the_librarys():
     torch.manual_seed(0)
     written, native = BatchNorm2d(3, 0.8), BatchNorm2d(3, 0.8)
     x = torch.randn(4, 3, 5, 5) * 3 + 1
@@ -167,7 +141,7 @@ def test_batch_norm_written_out():
         assert torch.allclose(dict(written.named_buffers())[name], buffer, atol=1e-6)
 
 
-def test_a_single_pixel_has_no_statistics():
+def test_a_single_pixel_cannot_be_normalised():
     with pytest.raises(UserError, match=r"raise strategy\.batch_size above 1"):
         BatchNorm2d(3, 0.8)(torch.randn(1, 3, 1, 1))
     BatchNorm2d(3, 0.8).eval()(torch.randn(1, 3, 1, 1))

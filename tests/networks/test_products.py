@@ -1,4 +1,7 @@
-"""Convolutions as matrix products against the library's convolutions, alone and as a herd's compiled gradients."""
+"""Compare convolutions as matrix products with the library's convolutions.
+
+The second test compares the compiled gradients of a population.
+"""
 
 import pytest
 import torch
@@ -7,7 +10,7 @@ from remuda.networks import products
 
 
 @pytest.mark.parametrize("size", [4, 5, 8])
-def test_convolutions_as_products(size):
+def test_matrix_products_equal_convolutions(size):
     torch.manual_seed(0)
     x, weight, bias = (
         torch.randn(shape, dtype=torch.float64)
@@ -24,7 +27,7 @@ def test_convolutions_as_products(size):
 
 
 def total(convolve):
-    """A function of (x, weight, kernel, bias) in which all three forms take part."""
+    """Return a loss of (x, weight, kernel, bias) that uses all three forms."""
 
     def loss(x, weight, kernel, bias):
         small, same, large = convolve(x, weight, kernel, bias)
@@ -50,15 +53,15 @@ def by_library(x, weight, kernel, bias):
     )
 
 
-def test_slopes_of_a_compiled_herd():
+def test_gradients_of_a_compiled_population():
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     shapes = (2, 3, 2, 4, 4), (2, 5, 2, 3, 3), (2, 2, 5, 4, 4), (2, 5)  # two members
     rows = [torch.randn(shape, device=device) for shape in shapes]
-    every = tuple(range(4))
-    herd = torch.func.vmap(torch.func.grad(total(by_products), every))
-    gradients = torch.compile(herd, fullgraph=True)(*rows)
+    arguments = tuple(range(4))
+    population = torch.func.vmap(torch.func.grad(total(by_products), arguments))
+    gradients = torch.compile(population, fullgraph=True)(*rows)
     for member in range(2):
-        expected = torch.func.grad(total(by_library), every)(*(row[member] for row in rows))
+        expected = torch.func.grad(total(by_library), arguments)(*(row[member] for row in rows))
         for gradient, one in zip(gradients, expected, strict=True):
             assert torch.allclose(gradient[member], one, atol=1e-3, rtol=1e-3)

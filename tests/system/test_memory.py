@@ -9,15 +9,15 @@ def no_groups(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "CGROUP", tmp_path / "fs")
 
 
-def test_there_is_some_and_every_source_is_of_one_order(monkeypatch, tmp_path):
-    told = memory.available_bytes()
+def test_all_sources_agree_on_the_order_of_magnitude(monkeypatch, tmp_path):
+    reported = memory.available_bytes()
     monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
     counted = memory.available_bytes()
-    assert told is not None and counted is not None
-    assert counted > 1e6 and told / 100 < counted < told * 100
+    assert reported is not None and counted is not None
+    assert counted > 1e6 and reported / 100 < counted < reported * 100
 
 
-def test_none_where_the_system_does_not_tell(monkeypatch, tmp_path):
+def test_unknown_memory_is_none(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "none")
     monkeypatch.setattr(memory.os, "sysconf_names", {})
     assert memory.available_bytes() is None
@@ -37,11 +37,11 @@ def test_the_limit_of_a_batch_job_counts(tmp_path):
     group(tmp_path / "fs/slurm/job_7/step_0", "max", 500, "anon 1\ninactive_file 0", V2)
     group(tmp_path / "fs/slurm/job_7", 2000, 900, "anon 1\nactive_file 60\ninactive_file 40", V2)
     group(tmp_path / "fs/slurm", 5000, 900, "inactive_file 100", V2)
-    assert memory.available_bytes() == 1200  # cached files make room
+    assert memory.available_bytes() == 1200  # cached files count as free
 
 
-def test_the_limit_of_a_container_counts_in_the_older_way(tmp_path):
-    """Inside, the group is the root of what is mounted, whatever its path is outside."""
+def test_the_limit_of_a_container_with_control_groups_version_1(tmp_path):
+    """In a container, the group is the root of the mounted folder, whatever its path outside."""
     (tmp_path / "cgroup").write_text("3:cpuset:/\n4:memory:/docker/abc\n0::/\n")
     group(tmp_path / "fs/memory", 3000, 3100, "total_inactive_file 50", V1)
     assert memory.available_bytes() == 0
