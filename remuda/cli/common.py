@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from remuda.cluster.launch import place
+from remuda.cluster.environment import rank_from_environment
 from remuda.engines import ENGINES
 from remuda.training.progress import Bar, Lines, Progress
 
@@ -22,8 +22,8 @@ app = typer.Typer(
 # whole table.
 WIDE = 200
 console = Console(
-    quiet=place()[0] > 0,
-    force_terminal=False if place()[1] > 1 else None,
+    quiet=rank_from_environment().rank > 0,
+    force_terminal=False if rank_from_environment().num_ranks > 1 else None,
     width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE,
 )
 

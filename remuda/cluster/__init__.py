@@ -1,1 +1,1 @@
-"""Processes on one or more hosts: launch them, watch them, check them."""
+"""Start processes on one or more hosts, watch them while they train, and check what they need."""

@@ -1,8 +1,9 @@
-"""Heartbeats: what every rank tells rank 0 about once a second, beside MPI, so that they still tell when MPI hangs.
+"""Send heartbeats: every rank tells rank 0 about once a second what it is doing.
 
-A rank sends lines of JSON over TCP, from a thread of its own that sleeps in between. Rank 0 listens (remuda.watch), and
-may answer with an order to kill a silent neighbour. After a loss ranks have other numbers, so a rank tells who it is by
-its host and process.
+Heartbeats travel over TCP, not MPI, so they arrive even when MPI hangs. A rank sends lines of JSON
+from a thread that sleeps in between. Rank 0 listens (remuda.cluster.coordinator), and may order a
+rank to kill a silent rank on the same host. Ranks get new numbers after a failure, so a rank
+identifies itself by its host and process.
 """
 
 import asyncio
@@ -19,65 +20,65 @@ from typing import Any
 from remuda.system.processes import Process
 
 STATES = INACTIVE, PROCESSING, FINISHED = ("inactive", "processing", "finished")
-INTERVAL = 1.0  # seconds between beats, at most
-PATIENCE = 2.0  # seconds that the end of a run waits for what is still to be told
-LONGEST = 1 << 20  # bytes of a line
+INTERVAL = 1.0  # seconds between heartbeats, at most
+CLOSE_TIMEOUT = 2.0  # seconds that the end of a run waits for the last heartbeats
+MAX_LINE = 1 << 20  # bytes
 
 
-class Pulse(ABC):
-    """What this process is doing; the loop says it, and a thread tells it on. A context around the training."""
+class Heartbeat(ABC):
+    """Report what this process is doing, from a thread; a context around the training."""
 
     def __init__(self, rank: int, members: Sequence[int], interval: float):
         self.interval, self.error = interval, None
-        self.now: dict[
-            str, Any
-        ] = {}  # replaced as a whole, so that the thread never sees half of it
-        self._say(INACTIVE, 0, rank, members)
+        # Replaced, never changed in place, so that the thread cannot see half of an update.
+        self.current: dict[str, Any] = {}
+        self._update(INACTIVE, 0, rank, members)
 
-    def at(self, t: int, rank: int, members: Sequence[int]) -> None:
-        """Round t begins, or begins again, with the members that are hosted here now: numbers as before any loss."""
-        self._say(PROCESSING, t, rank, members)
+    def start_round(self, t: int, rank: int, members: Sequence[int]) -> None:
+        """Report that round t starts, or starts again, with the ids of the members hosted here."""
+        self._update(PROCESSING, t, rank, members)
 
-    def _say(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
-        self.now = {"rank": rank, "members": list(members), "state": state, "round": t}
-
-    @abstractmethod
-    async def live(self) -> None:
-        """What the thread does until it has to stop."""
+    def _update(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
+        self.current = {"rank": rank, "members": list(members), "state": state, "round": t}
 
     @abstractmethod
-    def complain(self, text: str) -> None: ...
+    async def run(self) -> None:
+        """Do the work of the thread until ``self.stop`` is set."""
+
+    @abstractmethod
+    def warn(self, text: str) -> None:
+        """Tell the user about a problem that does not stop the training."""
 
     def __enter__(self):
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop, self.stop = self._runner.get_loop(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="heartbeats", daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.error = error
         if error is None:
-            self.now = {**self.now, "state": FINISHED}
-        with suppress(RuntimeError):  # the thread may have ended, and its loop with it
+            self.current = {**self.current, "state": FINISHED}
+        with suppress(RuntimeError):  # the thread may have ended, and its event loop with it
             self._loop.call_soon_threadsafe(self.stop.set)
-        self._thread.join(2 * PATIENCE)
+        self._thread.join(2 * CLOSE_TIMEOUT)
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         try:
             with self._runner:
-                self._runner.run(self.live())
+                self._runner.run(self.run())
         except Exception as error:
-            self.complain(f"heartbeats have ended ({error!r}); training goes on")
+            self.warn(f"heartbeats stopped ({error!r}); training continues")
 
     async def pause(self) -> None:
-        """Until the next beat, or until it is time to stop."""
+        """Wait until the next heartbeat is due, or until it is time to stop."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), self.interval)
 
 
-class Beats(Pulse):
-    """Of a rank that is not rank 0."""
+class HeartbeatSender(Heartbeat):
+    """Send the heartbeats of a rank other than rank 0."""
 
     def __init__(
         self,
@@ -86,60 +87,60 @@ class Beats(Pulse):
         interval: float,
         address: tuple[str, int],
         token: str,
-        own: Process,
-        everyone: Collection[Process],
+        process: Process,
+        processes: Collection[Process],
     ):
         super().__init__(rank, members, interval)
-        self.address, self.token, self.own, self.everyone = address, token, own, everyone
+        self.address, self.token = address, token
+        self.process, self.processes = process, processes  # this one, and those of all ranks
 
-    def complain(self, text: str) -> None:
-        print(
-            f"remuda: rank {self.now['rank']} on {self.own.host}: {text}",
-            file=sys.stderr,
-            flush=True,
-        )
+    def warn(self, text: str) -> None:
+        rank, host = self.current["rank"], self.process.host
+        print(f"remuda: rank {rank} on {host}: {text}", file=sys.stderr, flush=True)
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         while not self.stop.is_set():
-            # If rank 0 cannot be reached, it may be in a second; if it is gone, MPI ends this rank.
+            # If rank 0 cannot be reached, try again; if it is gone, MPI ends this rank.
             with suppress(OSError):
-                # Not asyncio's own way, which looks names up in a thread that could keep the process from ending.
-                connection = socket.create_connection(self.address, PATIENCE)
-                reader, writer = await asyncio.open_connection(sock=connection, limit=LONGEST)
-                obeying = asyncio.create_task(self._obey(reader))
+                # asyncio would resolve the name in a thread that can keep the process from ending.
+                connection = socket.create_connection(self.address, CLOSE_TIMEOUT)
+                reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_LINE)
+                receiving = asyncio.create_task(self._receive_orders(reader))
                 try:
-                    await self._speak(writer)
+                    await self._send(writer)
                 finally:
-                    obeying.cancel()
+                    receiving.cancel()
                     writer.close()
                     await writer.wait_closed()
             await self.pause()
 
-    async def _speak(self, writer: asyncio.StreamWriter) -> None:
+    async def _send(self, writer: asyncio.StreamWriter) -> None:
         is_last = False
         while not is_last:
             is_last = self.stop.is_set()
-            writer.write(message(self.token, process=self.own, **self.now))
+            writer.write(encode(self.token, process=self.process, **self.current))
             await writer.drain()
             await self.pause()
 
-    async def _obey(self, reader: asyncio.StreamReader) -> None:
-        """Only against ranks of this very run on this host."""
+    async def _receive_orders(self, reader: asyncio.StreamReader) -> None:
+        """Kill the processes that rank 0 names, if they are ranks of this run on this host."""
         with suppress(OSError, ValueError):
             async for line in reader:
-                order = parse(line)
-                if is_ours(order, self.token):
-                    for other in self.everyone:
-                        if other.host == self.own.host and list(other) == order.get("kill"):
-                            other.kill()
+                order = decode(line)
+                if not has_token(order, self.token):
+                    continue
+                for other in self.processes:
+                    if other.host == self.process.host and list(other) == order.get("kill"):
+                        other.kill()
 
 
-def message(token: str, **content: Any) -> bytes:
+def encode(token: str, **content: Any) -> bytes:
+    """Return a message as a line of JSON."""
     return json.dumps({"token": token, **content}).encode() + b"\n"
 
 
-def parse(line: bytes) -> dict[str, Any]:
-    """A line's content; nothing if that is not what ``message`` makes."""
+def decode(line: bytes) -> dict[str, Any]:
+    """Return the content of a message, or an empty dict if ``encode`` did not make the line."""
     try:
         content = json.loads(line)
     except ValueError:
@@ -147,6 +148,6 @@ def parse(line: bytes) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def is_ours(content: dict[str, Any], token: str) -> bool:
-    """Whether it comes from a process of this run."""
+def has_token(content: dict[str, Any], token: str) -> bool:
+    """Return whether a message comes from a process of this run."""
     return hmac.compare_digest(str(content.get("token")).encode(), token.encode())

@@ -1,4 +1,4 @@
-"""Ranks: starting them, and joining those that a launcher has started."""
+"""Start ranks, or join the ranks that a launcher has started."""
 
 import importlib.util
 import os
@@ -7,129 +7,125 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from remuda.cluster import mpirun
+from remuda.cluster.environment import rank_from_environment
+from remuda.cluster.launcher import Launcher
 from remuda.config import EngineConfig
 from remuda.engines import World
 from remuda.errors import Interrupted, UserError, resume_command
 from remuda.system.signals import STOP_SIGNALS
 
-# What launchers tell the processes they start: rank and number. Slurm's are those of a step, which srun makes.
-VARIABLES = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-)
-IMPATIENCE = 10.0  # seconds after which a second signal is meant as such
-TRIALS = 3  # to start the ranks
-
-
-def place() -> tuple[int, int]:
-    """Rank and number of ranks, as a launcher has it; 0 and 1 without one."""
-    for rank, number in VARIABLES:
-        if rank in os.environ and number in os.environ:
-            return int(os.environ[rank]), int(os.environ[number])
-    return 0, 1
+# A second signal sooner than this many seconds after the first one is taken for the same request.
+SECOND_SIGNAL_AFTER = 10.0
+ATTEMPTS = 3  # to start the ranks
 
 
 def num_to_start(engine: EngineConfig) -> int:
-    """Ranks that are asked for and not there: so many as the engine says, or as a batch job has tasks; 0: none."""
-    if engine.name != "mpi" or place()[1] > 1:
+    """Return how many ranks this process has to start; 0 if none, or if it is a rank itself.
+
+    That is engine.ranks, or the number of tasks of the batch job.
+    """
+    if engine.name != "mpi" or rank_from_environment().num_ranks > 1:
         return 0
     number = engine.ranks or int(os.environ.get("SLURM_NTASKS", "1"))
     return number if number > 1 else 0
 
 
 def join(engine: EngineConfig) -> World:
-    """The processes that train together; to be entered before anything is asked of it."""
+    """Return the processes that train together; enter it as a context before using it."""
     if engine.name == "stacked":
         return World()
     try:
         from remuda.engines.mpi.communicator import Job
     except (ImportError, RuntimeError) as error:
-        raise UserError(_missing(str(error))) from None
-    job, started = Job(), place()[1]
-    if started != job.num_ranks:
-        raise UserError(
-            f"{started} ranks were started, but mpi4py's MPI library sees {job.num_ranks}: use the mpirun of the "
-            "library that mpi4py was built with, or srun --mpi=pmix"
-        )
-    if engine.ranks not in (0, job.num_ranks):
-        raise UserError(
-            f"engine.ranks={engine.ranks}, but {job.num_ranks} were found: start them by `remuda train --engine mpi "
-            f"--ranks {engine.ranks}` or `mpirun -n {engine.ranks}`, or leave engine.ranks at 0"
-        )
+        raise UserError(_missing_mpi(str(error))) from None
+    job, started = Job(), rank_from_environment().num_ranks
+    _check_ranks(engine.ranks, started, job.num_ranks)
     return job
 
 
-def start(num_ranks: int, words: list[str], folder: Path, tell: Callable[[str], None]) -> int:
-    """Run a command of remuda on so many ranks; returns its exit status.
+def _check_ranks(requested: int, started: int, joined: int) -> None:
+    if started != joined:
+        raise UserError(
+            f"{started} ranks were started, but mpi4py's MPI library sees {joined}: use the mpirun "
+            "of the library that mpi4py was built with, or srun --mpi=pmix"
+        )
+    if requested not in (0, joined):
+        raise UserError(
+            f"engine.ranks={requested}, but {joined} ranks were started: start them with "
+            f"`remuda train --engine mpi --ranks {requested}` or `mpirun -n {requested}`, "
+            "or leave engine.ranks at 0"
+        )
 
-    A signal to stop goes to every rank, which saves; a second one, some time later, ends them at once. If a rank dies
-    before MPI has started, nothing else has happened, so all are started again. Folder is that of the run.
+
+def start(num_ranks: int, arguments: list[str], folder: Path, tell: Callable[[str], None]) -> int:
+    """Run a remuda command on several ranks and return its exit status.
+
+    A signal to stop goes to every rank, and the run is saved; a second one, some time later, ends
+    the ranks immediately. If a rank dies before MPI has started, nothing else has happened yet, so
+    all ranks are started again. ``folder`` is the folder of the run.
     """
     if importlib.util.find_spec("mpi4py") is None:
-        raise UserError(_missing("No module named 'mpi4py'"))
-    asked, job = 0.0, mpirun.Job(num_ranks, words)
+        raise UserError(_missing_mpi("No module named 'mpi4py'"))
+    stopped_at, launcher = 0.0, Launcher(num_ranks, arguments)
 
     def stop(*_: object) -> None:
-        nonlocal asked
-        asked = asked or time.monotonic()
-        late = time.monotonic() - asked > IMPATIENCE
-        job.process.send_signal(signal.SIGTERM if late else signal.SIGUSR1)
+        nonlocal stopped_at
+        stopped_at = stopped_at or time.monotonic()
+        is_second = time.monotonic() - stopped_at > SECOND_SIGNAL_AFTER
+        launcher.process.send_signal(signal.SIGTERM if is_second else signal.SIGUSR1)
 
-    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    previous = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:
-        status = job.wait()
-        for _ in range(TRIALS - 1):
-            if job.is_deserted and not asked:
-                tell("MPI did not start on all ranks: they are started again")
-                job = mpirun.Job(num_ranks, words)
-                status = job.wait()
+        status = launcher.wait()
+        for _ in range(ATTEMPTS - 1):
+            if launcher.failed_to_start and not stopped_at:
+                tell("MPI did not start on all ranks; starting them again")
+                launcher = Launcher(num_ranks, arguments)
+                status = launcher.wait()
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
-    if job.is_done:
+    if launcher.output.command_succeeded:
         return status
-    if not asked:
-        _explain(job, status, folder)
-    elif not (
-        status and job.num_lines
-    ):  # who was not yet ready to stop politely has not said anything
-        raise Interrupted(f"stopped; {way_on(folder)}")
+    if not stopped_at:
+        _explain(launcher, status, folder)
+    elif not (status and launcher.num_lines):
+        # The signal came before the ranks could handle it, so they printed nothing.
+        raise Interrupted(f"stopped; {next_step(folder)}")
     return status
 
 
-def _explain(job: mpirun.Job, status: int, folder: Path) -> None:
-    """If ranks have ended in a way that they could not explain themselves."""
-    if job.is_deserted:
+def _explain(launcher: Launcher, status: int, folder: Path) -> None:
+    """Raise an error if the ranks ended in a way that they could not explain themselves."""
+    if launcher.failed_to_start:
         raise UserError(
-            f"MPI did not start on all ranks, {TRIALS} times: remuda doctor may tell why"
+            f"MPI did not start on all ranks, {ATTEMPTS} times: run `remuda doctor` to find out why"
         )
-    if job.deaths:
-        rank, host, number = job.deaths[0]
-        by = f"signal {number} ({signal.strsignal(int(number))})"
+    if launcher.output.deaths:
+        rank, host, number = launcher.output.deaths[0]
+        cause = f"signal {number} ({signal.strsignal(int(number))})"
         raise UserError(
-            f"rank {rank} on {host} was ended by {by}, and all others with it: {way_on(folder)}"
+            f"rank {rank} on {host} was ended by {cause}, and all others with it: "
+            f"{next_step(folder)}"
         )
-    if status == 0:  # which an mpirun that survives losses is fine with
-        raise UserError(f"all ranks have died: {way_on(folder)}")
-    if not job.num_lines:
+    if status == 0:  # an mpirun that survives failures does not count them
+        raise UserError(f"all ranks died: {next_step(folder)}")
+    if not launcher.num_lines:
         raise UserError(
-            f"the ranks have ended without a word, with status {status}: {way_on(folder)}"
+            f"the ranks exited with status {status} and without an error message: "
+            f"{next_step(folder)}"
         )
 
 
-def way_on(folder: Path) -> str:
-    """What to do when ranks have died without a word."""
+def next_step(folder: Path) -> str:
+    """Tell the user what to do after the ranks have ended unexpectedly."""
+    if (folder / "config.toml").exists():
+        return f"resume with: {resume_command(folder)}"
+    return "start the run again"
+
+
+def _missing_mpi(reason: str) -> str:
     return (
-        f"go on with: {resume_command(folder)}"
-        if (folder / "config.toml").exists()
-        else "start again"
-    )
-
-
-def _missing(reason: str) -> str:
-    return (
-        f"engine.name=mpi needs mpi4py and an MPI library ({reason}): load the cluster's MPI module, then "
-        "pip install 'remuda[mpi]'"
+        f"engine.name=mpi needs mpi4py and an MPI library ({reason}): "
+        "load the cluster's MPI module, then pip install 'remuda[mpi]'"
     )

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from remuda.cluster.coordinator import Pulse, pulse_of
+from remuda.cluster.coordinator import make_heartbeat
+from remuda.cluster.heartbeats import Heartbeat
 from remuda.config import RunConfig
 from remuda.engines import World
 from remuda.errors import Interrupted, RanksLost, UserError, resume_command
@@ -32,7 +33,7 @@ class Training:
     are together again. So what is done then depends on nothing but what all ranks that are left have told each other.
     """
 
-    pulse: Pulse | None = None
+    pulse: Heartbeat | None = None
     position: Position | None = None  # None: not yet begun, or to be begun anew
     ahead: Position  # computed, but not yet written down
     record: Record | None = None
@@ -127,7 +128,7 @@ class Training:
         reached = world.agree(checkpoint.round if checkpoint else -1)
         position = (0, herd.start()) if reached < 0 else (reached, herd.restore(checkpoint))
         if self.pulse is None:  # what is refused up to here has left the record alone
-            pulse = pulse_of(
+            pulse = make_heartbeat(
                 self.folder, config, world, herd.engine.device, herd.hosted, self.scribe.note
             )
             self.pulse = self.beating.enter_context(pulse)
@@ -147,7 +148,7 @@ class Training:
         herd = self.herd
         with herd.engine:
             for t in range(self.position[0] + 1, self.config.run.rounds + 1):
-                self.pulse.at(t, self.world.rank, herd.hosted)
+                self.pulse.start_round(t, self.world.rank, herd.hosted)
                 began = time.perf_counter()
                 state, metrics = herd.step(self.position[1], t)
                 self.ahead = t, state

@@ -58,7 +58,7 @@ def changed(
         "lost": None if members is None else (),
     }
     if ranks is None:  # those that were started this time, or as many as before
-        name, started = engine or config.engine.name, launch.place()[1]
+        name, started = engine or config.engine.name, launch.rank_from_environment().num_ranks
         ranks = 0 if name == "stacked" else started if started > 1 else None
     place = {"device": device, "name": engine, "ranks": ranks}
     shares = {

@@ -1,4 +1,4 @@
-"""The batch scripts of the documentation, with stand-ins for what a cluster has: they train first, then resume."""
+"""Test that the batch scripts of the documentation train first, then resume."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def options(script):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Commands that a node has; remuda notes what it was asked, and by whom."""
+    """Create stand-ins for the commands of a node; remuda logs its arguments and its caller."""
     folder = tmp_path / "remuda" / "bin"
     folder.mkdir(parents=True)
     (folder / "activate").write_text("")
@@ -40,7 +40,7 @@ def cluster(tmp_path):
 
 
 def run(script, cluster):
-    """What remuda is asked by a batch script."""
+    """Run a batch script and return who calls remuda, the command, and its arguments."""
     asked = options(script)
     environment = {
         "HOME": str(cluster),
@@ -65,7 +65,7 @@ def run(script, cluster):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=["cpu", "gpu"])
-def test_a_batch_script_trains_and_when_submitted_again_resumes(script, cluster):
+def test_a_batch_script_trains_and_then_resumes(script, cluster):
     by, command, words = run(script, cluster)
     assert command == "train" and "mpi" in words
     config = recipes.recipe(words[0])
@@ -77,13 +77,13 @@ def test_a_batch_script_trains_and_when_submitted_again_resumes(script, cluster)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=["cpu", "gpu"])
-def test_the_signal_reaches_who_passes_it_on(script, cluster):
-    """Slurm signals ranks itself if it has started them; otherwise remuda, in the place of the batch script."""
+def test_the_signal_of_slurm_reaches_the_ranks(script, cluster):
+    """Slurm signals ranks that it has started; otherwise remuda, which replaced the script."""
     by = run(script, cluster)[0]
     assert options(script)["signal"].startswith("USR1@" if by == "srun" else "B:USR1@")
     assert ("exec remuda" in script) == (by == "batch")
 
 
-def test_the_scripts_have_room_for_their_tasks():
+def test_the_scripts_request_enough_nodes_for_their_tasks():
     for asked in map(options, SCRIPTS):
         assert int(asked["ntasks"]) <= int(asked["nodes"]) * int(asked["ntasks-per-node"])

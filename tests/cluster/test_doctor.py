@@ -1,4 +1,4 @@
-"""What the doctor says: of this machine and real ranks, and of what is missing."""
+"""Test what the doctor finds: on this machine, on real ranks, and if something is missing."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from remuda.cluster import doctor
-from remuda.cluster.doctor import machine, probe, ranks
+from remuda.cluster.doctor import installation, machine, probe, ranks, results, trials
 from remuda.cluster.doctor.findings import FAILS, MISSING, OK, Finding, shortened
 from remuda.cluster.mpirun import command, find
 from tests.cli.test_cli import call
@@ -18,13 +18,13 @@ STATES = (OK, MISSING, FAILS)
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch):
-    """Neither under mpirun nor in a Slurm job."""
+    """Hide any launcher or Slurm job that the tests run in."""
     for name in [name for name in os.environ if name.startswith(("SLURM_", "OMPI_COMM_", "PMI_"))]:
         monkeypatch.delenv(name)
 
 
 def lines_of(printed: str) -> dict[str, tuple[str, str]]:
-    """State and text by name; every line has all three."""
+    """Return state and text by name; every line must have all three."""
     found = {}
     for line in printed.splitlines():
         match = re.fullmatch(rf"({'|'.join(STATES)}) +(\S.{{0,10}}\S) +(\S.*)", line)
@@ -39,7 +39,7 @@ def examine(num_ranks: int) -> tuple[bool, dict[str, tuple[str, str]]]:
     return works, lines_of("\n".join(told))
 
 
-# With all that is needed
+# With everything installed
 
 
 def test_real_ranks_are_started_and_measured(tmp_path):
@@ -62,7 +62,7 @@ def test_real_ranks_are_started_and_measured(tmp_path):
         assert found[name][0] == OK, name
     assert found["data"] == (
         MISSING,
-        f"{tmp_path} holds no data set: they are fetched there when a run wants them",
+        f"{tmp_path} holds no data set: runs download what they need",
     )
     assert found["launcher"][1].startswith(find())
     assert "ranks 0-1; cores for each: " in found["host"][1]
@@ -78,15 +78,15 @@ def test_real_ranks_are_started_and_measured(tmp_path):
     assert found["ULFM"][0] == (OK if has_ulfm else MISSING)
 
 
-def test_ranks_that_are_there_are_joined():
-    """Three, of which the last takes no part in what is measured between two."""
+def test_ranks_of_a_launcher_are_joined():
+    """With three ranks, the last one takes no part in the measurement between two."""
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
     words = [*command(3), sys.executable, "-m", "remuda", "doctor"]
     result = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stdout + result.stderr
     found = lines_of(result.stdout)
     assert found["job"][1] == "rank 0 of 3, which are joined" and found["ranks"][1] == "3 joined"
-    assert result.stdout.count("latency") == 1, "one rank speaks"
+    assert result.stdout.count("latency") == 1, "only one rank prints"
 
 
 # With something missing
@@ -94,7 +94,7 @@ def test_ranks_that_are_there_are_joined():
 
 @pytest.fixture
 def no_mpirun(monkeypatch, tmp_path):
-    """A Python without an mpirun beside it, and nothing on PATH."""
+    """Hide mpirun: Python has none next to it, and PATH is empty."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
@@ -103,48 +103,45 @@ def no_mpirun(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_no_launcher(no_mpirun):
+def test_a_missing_launcher_is_reported(no_mpirun):
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
     works, found = examine(2)
     assert not works
-    assert (
-        found["launcher"][0] == MISSING and "load the cluster's MPI module" in found["launcher"][1]
-    )
+    state, text = found["launcher"]
+    assert state == MISSING and "load the cluster's MPI module" in text
     assert found["MPI"][0] == OK, "one rank needs no launcher"
-    assert found["ranks"] == (FAILS, "2 cannot be started without a launcher: one alone works")
+    assert found["ranks"] == (FAILS, "2 cannot be started without a launcher: only one rank works")
 
 
 @pytest.mark.parametrize(
     "num_ranks, works", [(0, True), (2, False)], ids=["not asked for", "asked for"]
 )
-def test_no_mpi4py(monkeypatch, num_ranks, works):
-    monkeypatch.setattr(ranks.importlib.util, "find_spec", lambda name: None)
+def test_a_missing_mpi4py_is_reported(monkeypatch, num_ranks, works):
+    monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: None)
     worked, found = examine(num_ranks)
     assert worked is works
     assert found["mpi4py"][0] == MISSING and "pip install 'remuda[mpi]'" in found["mpi4py"][1]
-    assert found["ranks"] == (FAILS, "cannot be started without mpi4py: install it as said above")
+    assert found["ranks"] == (FAILS, "cannot be started without mpi4py: install it as shown above")
 
 
-def test_the_command_has_the_status(monkeypatch):
+def test_the_exit_status_tells_whether_ranks_would_work(monkeypatch):
     from tests.cli.test_cli import in_process
 
-    monkeypatch.setattr(ranks.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: None)
     assert in_process("doctor", "--ranks", 2) == (2, "") and in_process("doctor") == (0, "")
     status, words = in_process("doctor", "--ranks", "-1")
     assert status == 2 and "engine.ranks must be at least 0" in words
 
 
-def test_mpi4py_without_a_library(monkeypatch):
+def test_mpi4py_without_a_library_is_reported(monkeypatch):
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
     monkeypatch.setenv("MPI4PY_LIBMPI", "/nowhere/libmpi.so")  # as after another module was loaded
     works, found = examine(1)
     if found["ranks"][0] == OK:
         pytest.skip("this mpi4py is linked with its library")
     assert not works and found["ranks"][0] == FAILS
-    assert (
-        "needs mpi4py and an MPI library" in found["ranks"][1]
-        and "Traceback" not in found["ranks"][1]
-    )
+    assert "needs mpi4py and an MPI library" in found["ranks"][1]
+    assert "Traceback" not in found["ranks"][1]
 
 
 def fake(path, script):
@@ -153,40 +150,43 @@ def fake(path, script):
 
 
 def test_a_launcher_that_fails_is_quoted(no_mpirun, monkeypatch):
-    monkeypatch.setattr(ranks.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(ranks.importlib.metadata, "version", lambda name: "4.0")
-    fake(no_mpirun / "mpirun", 'case "$*" in --version) echo "mpirun (Open MPI) 4.1.2"; exit;; esac\n'
-         "echo ----- >&2; echo 'There are not enough slots' >&2; echo '  for 2.' >&2; exit 3")  # fmt: skip
+    monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(installation.importlib.metadata, "version", lambda name: "4.0")
+    fake(
+        no_mpirun / "mpirun",
+        'test "$1" = --version && echo "mpirun (Open MPI) 4.1.2" && exit\n'
+        "echo ----- >&2; echo 'There are not enough slots' >&2; echo '  for 2.' >&2; exit 3",
+    )
     works, found = examine(2)
     assert not works and found["launcher"][0] == OK
     assert found["ranks"][1].startswith(
-        "2 ended with status 3 (There are not enough slots for 2.): try by hand: "
+        "2 ranks exited with status 3 (There are not enough slots for 2.): try by hand: "
     )
     fake(no_mpirun / "mpirun", "exit 1")
-    assert ranks._launcher().state == MISSING
+    assert installation.launcher().state == MISSING
 
 
-def test_ranks_that_never_answer_are_given_up(no_mpirun, monkeypatch):
-    monkeypatch.setattr(ranks, "PATIENCE", 0.3)
+def test_ranks_that_never_answer_are_ended(no_mpirun, monkeypatch):
+    monkeypatch.setattr(trials, "TIMEOUT", 0.3)
     fake(no_mpirun / "mpirun", 'case "$*" in --version) exit;; esac\nexec /bin/sleep 60')
-    with pytest.raises(Exception, match=r"2 have not answered within 0 s: .* try by hand"):
-        ranks.trial(2)
+    with pytest.raises(Exception, match=r"2 ranks did not answer within 0 s: .* try by hand"):
+        trials.trial(2)
 
 
 @pytest.mark.parametrize("types, state", [("none pmi2 pmix pmix_v4", OK), ("none pmi2", MISSING)])
 def test_srun_needs_pmix(no_mpirun, types, state):
     fake(no_mpirun / "srun", f'[ "$1" = --mpi=list ] && echo "MPI plugin types are... {types}" >&2')
-    assert ranks._srun(str(no_mpirun / "srun")).state == state
+    assert installation.srun(str(no_mpirun / "srun")).state == state
 
 
 def test_a_slurm_job_is_named_and_its_tasks_are_asked_for(monkeypatch):
     for name, value in {"JOB_ID": "77", "JOB_NUM_NODES": "2", "NTASKS": "8"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
-    assert ranks._job().text == "Slurm job 77, nodes: 2, tasks: 8"
+    assert installation.job().text == "Slurm job 77, nodes: 2, tasks: 8"
     assert ranks.are_asked_for(0)
 
 
-# What is made of an answer
+# The answer of a trial
 
 
 def rank(**changed):
@@ -210,14 +210,15 @@ ANSWER = {
 }
 
 
-def test_an_answer_in_words():
-    said = [str(finding) for finding in (*ranks._library(ANSWER), *ranks._together(ANSWER))]
-    assert said == [
+def test_an_answer_is_reported_in_words():
+    lines = [str(finding) for finding in (*results.library(ANSWER), *results.ranks(ANSWER))]
+    assert lines == [
         "ok          MPI         Open MPI v4.1.2, MPI 3.1",
         "ok          threads     level multiple",
-        "missing     ULFM        Open MPI v4.1.2 has none, so the loss of a rank ends a run, to be resumed: "
-        "use Open MPI 5",
-        "missing     CUDA-aware  unknown: leave engine.cuda_aware=false, rows pass the host's memory",
+        "missing     ULFM        Open MPI v4.1.2 has none, so the loss of a rank stops a run, "
+        "to be resumed: use Open MPI 5",
+        "missing     CUDA-aware  unknown: leave engine.cuda_aware=false; "
+        "rows travel through the host's memory",
         "ok          ranks       4 started and joined in 3.3 s",
         "ok          host        a: ranks 0-1; cores for each: 4; on cuda:0, cuda:1",
         "ok          host        b: ranks 2-3; cores for each: 4; on cuda:0, cuda:1",
@@ -229,47 +230,43 @@ def test_an_answer_in_words():
     ]
 
 
-def test_ranks_on_too_few_cores_and_in_different_places():
-    def said(*everyone):
-        return [
-            str(finding)
-            for finding in ranks._together({**ANSWER, "ranks": list(everyone), "between": {}})
-        ]
+def test_too_few_cores_and_differences_between_ranks_are_reported():
+    def findings(*facts):
+        return list(results.ranks({**ANSWER, "ranks": list(facts), "between": {}}))
+
+    def failure(*facts):
+        (text,) = [finding.text for finding in findings(*facts) if finding.state == FAILS]
+        return text
 
     crowded = rank(num_usable=1, cores=1)
-    assert "these ranks share cores, which is slow" in said(crowded, crowded)[1]
-    (elsewhere,) = [
-        line for line in said(rank(), rank(folder=["/home/me", 5, 6])) if line.startswith(FAILS)
-    ]
-    assert "rank 1 is not in rank 0's folder /home/me" in elsewhere
-    (older,) = [line for line in said(rank(), rank(versions="remuda 0")) if line.startswith(FAILS)]
-    assert "rank 1 has remuda 0, rank 0 remuda 1" in older
+    assert "these ranks share cores, which is slow" in findings(crowded, crowded)[1].text
+    elsewhere = rank(folder=["/home/me", 5, 6])
+    assert "rank 1 is not in rank 0's folder /home/me" in failure(rank(), elsewhere)
+    older = rank(versions="remuda 0")
+    assert "rank 1 has remuda 0, rank 0 remuda 1" in failure(rank(), older)
 
 
-def test_whom_rank_0_speaks_to():
+def test_rank_0_measures_with_the_first_rank_here_and_elsewhere():
     assert probe.partners(["a"]) == {}
     assert probe.partners(["a", "b", "a", "b"]) == {"between hosts": 1, "on a host": 2}
 
 
-def test_answers_are_found_among_other_words():
-    assert (
-        ranks.read_answer('warning: no IB\n[1]\n{"a": 1}\nbye') == {"a": 1}
-        and ranks.read_answer("x\n") == {}
-    )
+def test_answers_are_found_among_other_output():
+    assert trials.read_answer('warning: no IB\n[1]\n{"a": 1}\nbye') == {"a": 1}
+    assert trials.read_answer("x\n") == {}
 
 
-def test_complaints_become_one_line():
+def test_error_messages_become_one_line():
     assert shortened("-----\n  A daemon\n  died.\n=====\n") == "A daemon died."
-    assert shortened(
-        "Traceback (most recent call last):\n  File x\nRuntimeError: no libmpi\nprterun exited"
-    ) == ("RuntimeError: no libmpi")
+    traceback = "Traceback (most recent call last):\n  File x\nRuntimeError: no libmpi\nbye"
+    assert shortened(traceback) == "RuntimeError: no libmpi"
     assert shortened("abcdef", 3) == "abc ..."
 
 
 # This machine
 
 
-def test_memory_is_what_the_group_leaves(tmp_path):
+def test_memory_is_limited_by_the_control_group(tmp_path):
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  9000 kB\nMemAvailable:  3000 kB\n")
     assert machine.usable_memory(meminfo, tmp_path) == 3000 * 1024
@@ -281,7 +278,7 @@ def test_memory_is_what_the_group_leaves(tmp_path):
     assert machine.usable_memory(tmp_path / "none", tmp_path) is None
 
 
-def test_a_gpu_that_cannot_compute(monkeypatch):
+def test_a_gpu_that_cannot_compute_is_reported(monkeypatch):
     def broken(index):
         raise RuntimeError("CUDA error: out of memory\nCompile with ...")
 
@@ -290,7 +287,7 @@ def test_a_gpu_that_cannot_compute(monkeypatch):
     assert finding.state == FAILS and finding.name == "cuda:1" and "out of memory" in finding.text
 
 
-def test_a_gpu_wants_a_compiler(monkeypatch, tmp_path):
+def test_a_gpu_needs_a_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     assert machine._compiler().state == FAILS and "engine.compile=false" in machine._compiler().text

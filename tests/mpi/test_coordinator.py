@@ -127,11 +127,12 @@ def test_a_rank_that_is_stopped_is_named_and_then_killed(start):
     words, errors = started.process.communicate(timeout=60)
     assert started.process.returncode not in (0, 1) and "Traceback" not in errors, errors
     name = f"rank 2 on {victim['host']} (process {victim['pid']})"
-    assert re.search(re.escape(name) + " has not been heard for [12] s and is delayed", words), (
+    assert re.search(re.escape(name) + " has sent no heartbeat for [12] s and is delayed", words), (
         words
     )
     assert re.search(
-        re.escape(name) + " has not been heard for [45] s and counts as lost; it is killed", words
+        re.escape(name) + " has sent no heartbeat for [45] s and counts as lost; it was killed",
+        words,
     ), words
     assert name in next(rank["remark"] for rank in status["ranks"] if rank["pid"] == victim["pid"])
     assert not processes_of(started.run), "no rank is left behind"
@@ -147,4 +148,5 @@ def goes_on(started):
     assert len(members) == 2 and all(members)
     started.process.send_signal(signal.SIGINT)
     started.process.wait(60)
-    assert started.process.returncode == 130 and started.status()["state"] == "stopped"
+    assert started.process.returncode == 130
+    assert started.status()["state"] == "stopped", started.process.communicate()

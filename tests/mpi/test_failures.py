@@ -100,7 +100,7 @@ def test_a_rank_is_lost_before_mpi_has_started(tmp_path):
     victim.kill(1)
     status, printed, words = victim.end()
     assert (status, words) == (0, ""), words
-    assert printed.count("MPI did not start on all ranks: they are started again") == 1
+    assert printed.count("MPI did not start on all ranks; starting them again") == 1
     assert_complete(tmp_path / "run")
     assert (
         not Record.open(tmp_path / "run").losses()
@@ -118,11 +118,9 @@ def test_all_end_while_they_start(tmp_path, is_stop):
     else:
         victim.kill(0, 1, 2)
     status, _, words = victim.end()
-    expected = (
-        (130, "stopped; start again\n")
-        if is_stop
-        else (2, "remuda: all ranks have died: start again\n")
-    )
+    expected = (2, "remuda: all ranks died: start the run again\n")
+    if is_stop:
+        expected = (130, "stopped; start the run again\n")
     assert (status, words) == expected and not (tmp_path / "run").exists()
 
 
@@ -142,7 +140,7 @@ def test_all_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
     victim.wait(lambda: victim.has_reached(4))
     victim.kill(0, 1, 2)
     status, _, words = victim.end()
-    assert (status, words) == (2, f"remuda: all ranks have died: go on with: remuda resume {run}\n")
+    assert (status, words) == (2, f"remuda: all ranks died: resume with: remuda resume {run}\n")
     library.resume(run, engine="stacked")
     assert_complete(run, rounds=4)
     assert Record.open(run).has_scores(4)

@@ -5,7 +5,6 @@ import torch
 
 import remuda
 from remuda import config
-from remuda.cluster import launch, mpirun
 from remuda.config import LoopConfig
 from remuda.engines.communicator import Lost
 from remuda.errors import UserError
@@ -125,88 +124,3 @@ def test_those_that_are_left_keep_their_data_and_rows(tiny, tmp_path):
     ]
     remuda.resume(folder, rounds=7, members=5)
     assert record.config.run.lost == () and len(record.rounds()[-1]["generator_loss"]) == 5
-
-
-def test_what_mpirun_says_of_a_death_is_said_better():
-    rule = "-" * 74 + "\n"
-    lines = [
-        "a rank's own words\n",
-        "NBC_Progress: an error 75 was found during schedule 0x5 at row-offset 0 - aborting the schedule\n",
-        "NBC_Progress: an error 77 was found during schedule 0x6 at row-offset 0 - aborting the schedule\n",
-        "\n",
-        "Error in NBC_Start_round() (-1)\n",
-        "\n",
-        rule,
-        "prterun noticed that process rank 1 with PID 1390 on node n7 exited on\n",
-        "signal 9 (Killed).\n",
-        rule,
-        rule,
-        "There are not enough slots\n",
-        rule,
-        "the end\n",
-    ]
-    deaths: list = []
-    assert list(mpirun.sift(lines, deaths)) == ["a rank's own words\n", *lines[10:]]
-    assert deaths == [("1", "n7", "9")]
-
-
-def test_what_mpirun_says_of_an_exit_status_is_left_out():
-    """Open MPI 4 does so, although the rank has said why."""
-    rule = "-" * 74 + "\n"
-    lines = [
-        "mpirun: Forwarding signal 10 to job\n",
-        "[n7:12347] pmix_ptl_base: send_msg: write failed: Connection reset by peer (104) [sd = 36]\n",
-        "[warn] Epoll MOD(1) on fd 30 failed. Old events were 6; read change was 0 (none): Bad file descriptor\n",
-        "remuda: discriminator_loss of member 0 became nan\n",
-        rule,
-        "Primary job  terminated normally, but 1 process returned\n",
-        "a non-zero exit code. Per user-direction, the job has been aborted.\n",
-        rule,
-        rule,
-        "mpirun detected that one or more processes exited with non-zero status, thus causing\n",
-        "the job to be terminated. The first process to do so was:\n",
-        "\n",
-        "  Process name: [[246,1],0]\n",
-        "  Exit code:    2\n",
-        rule,
-    ]
-    assert list(mpirun.sift(lines, [])) == [lines[3]]
-
-
-def test_ulfm_can_be_left_out(monkeypatch, tmp_path):
-    path = tmp_path / "mpirun"
-    path.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
-    path.chmod(0o755)
-    assert "--with-ft" in mpirun.options(str(path), 2)
-    monkeypatch.setenv("REMUDA_ULFM", "0")
-    assert "--with-ft" not in mpirun.options(str(path), 2)
-
-
-def test_the_way_on(tmp_path):
-    assert launch.way_on(tmp_path) == "start again"
-    (tmp_path / "config.toml").touch()
-    assert launch.way_on(tmp_path) == f"go on with: remuda resume {tmp_path}"
-
-
-def test_an_mpirun_that_stumbles_is_started_again(monkeypatch, tmp_path):
-    rule = "-" * 74
-    script = tmp_path / "mpirun"
-    script.write_text(
-        "#!/bin/sh\n"
-        f'test "$1" = --version && exit\n'
-        f"echo x >> {tmp_path}/calls\n"
-        f"if [ $(wc -l < {tmp_path}/calls) -lt $STUMBLES ]; then\n"
-        f"printf '%s\\n' {rule} \"The PMIx server's listener thread failed to start.\" {rule} >&2; exit 1\n"
-        "fi\n"
-        "printf '\\002done\\n' >&2\n"
-    )
-    script.chmod(0o755)
-    monkeypatch.setattr(mpirun, "find", lambda: str(script))
-    said: list[str] = []
-    monkeypatch.setenv("STUMBLES", "3")
-    assert launch.start(2, ["train"], tmp_path / "run", said.append) == 0
-    assert said == ["MPI did not start on all ranks: they are started again"] * 2
-    (tmp_path / "calls").unlink()
-    monkeypatch.setenv("STUMBLES", "9")
-    with pytest.raises(UserError, match="MPI did not start on all ranks, 3 times"):
-        launch.start(2, ["train"], tmp_path / "run", said.append)

@@ -1,4 +1,4 @@
-"""What the doctor says: a line for each thing looked at."""
+"""The doctor's findings: one line for each thing that it checks."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ OK, MISSING, FAILS = "ok", "missing", "would fail"
 
 @dataclass(frozen=True)
 class Finding:
-    """State of one thing; where it is not ok, the text says what follows from that and what helps."""
+    """The state of one thing; if it is not ok, the text gives the consequence and the remedy."""
 
     state: Literal["ok", "missing", "would fail"]
     name: str
@@ -20,11 +20,11 @@ class Finding:
 
 
 def shortened(text: str, length: int = 300) -> str:
-    """In one line, without the rulers that MPI libraries frame their complaints with."""
+    """Return a message in one line, without the rulers that MPI libraries print around it."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -=*")]
-    if any(line.startswith("Traceback") for line in lines):  # which ends with what it is about
-        lines = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)][
-            -1:
-        ] or lines[-1:]
+    if any(line.startswith("Traceback") for line in lines):
+        # The last line of a traceback names the error.
+        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+        lines = errors[-1:] or lines[-1:]
     words = " ".join(lines)
     return words if len(words) <= length else words[:length] + " ..."

@@ -1,4 +1,4 @@
-"""What the MPI library is, and what it can do as it was started; to be imported on ranks alone."""
+"""Ask the MPI library what it can do, as it was started; import this module only on ranks."""
 
 import ctypes
 from typing import Any, Literal
@@ -15,6 +15,7 @@ THREADS = {
 
 
 def abilities() -> dict[str, Any]:
+    """Return the library's name and version, and the features that remuda can use."""
     return {
         "library": MPI.Get_library_version().strip("\0").splitlines()[0].split(",")[0].strip(),
         "standard": ".".join(map(str, MPI.Get_version())),
@@ -25,14 +26,17 @@ def abilities() -> dict[str, Any]:
 
 
 def ulfm() -> Literal["on", "off", "none"]:
-    """Whether the loss of ranks can be survived, or could be if the ranks were started otherwise."""
+    """Return whether a run survives the loss of ranks; "off" if it would when started otherwise."""
     if survives_losses():
         return "on"
     return "off" if has_ulfm() else "none"
 
 
 def is_cuda_aware() -> bool | None:
-    """None where the library does not tell. The function is no part of the standard, so mpi4py has no name for it."""
+    """Return whether MPI can send from a GPU's memory, or None if the library does not tell.
+
+    The function is not part of the MPI standard, so mpi4py does not wrap it.
+    """
     try:
         return bool(ctypes.CDLL(MPI.__file__).MPIX_Query_cuda_support())
     except (AttributeError, OSError):

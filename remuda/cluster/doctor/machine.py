@@ -1,4 +1,4 @@
-"""What one process needs: Python, PyTorch, a device, cores, memory, data."""
+"""Check what one process needs: Python, PyTorch, a device, cores, memory and data."""
 
 import os
 import platform
@@ -17,10 +17,11 @@ from remuda.system.devices import CGROUP, usable_cores
 from remuda.system.memory import left_to_groups
 
 GIB = 2**30
-SPARSE = 2 * GIB  # less memory than this ends runs of the papers' networks
+LOW_MEMORY = 2 * GIB  # with less, the papers' networks run out of memory
 
 
 def findings() -> Iterator[Finding]:
+    """Report what this machine has."""
     yield Finding(OK, "Python", f"{platform.python_version()}, {sys.executable}")
     built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
     yield Finding(OK, "PyTorch", f"{torch.__version__}, {built}")
@@ -32,9 +33,8 @@ def findings() -> Iterator[Finding]:
     if num_gpus:
         yield _compiler()
     threads = min(torch.get_num_threads(), usable_cores())
-    yield Finding(
-        OK, "cores", f"{usable_cores()} usable of {os.cpu_count()}; threads for training: {threads}"
-    )
+    cores = f"{usable_cores()} usable of {os.cpu_count()}"
+    yield Finding(OK, "cores", f"{cores}; threads for training: {threads}")
     yield _memory(usable_memory())
     for folder in data_folders(DataConfig()):
         yield _data(folder)
@@ -42,12 +42,18 @@ def findings() -> Iterator[Finding]:
 
 def _why_no_gpu() -> str:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return "hidden by CUDA_VISIBLE_DEVICES, so training runs on the CPU: unset it to use them"
-    if Path("/dev/nvidia0").exists() and not torch.version.cuda:
-        return "there is one, but this PyTorch cannot use it, so training runs on the CPU: install PyTorch with CUDA"
-    if Path("/dev/nvidia0").exists():
-        return "there is one, but PyTorch does not see it, so training runs on the CPU: see what nvidia-smi says of it"
-    return "none, so training runs on the CPU: in a batch job, ask for one"
+        return "hidden by CUDA_VISIBLE_DEVICES, so training runs on the CPU: unset it to use a GPU"
+    if not Path("/dev/nvidia0").exists():
+        return "none, so training runs on the CPU: in a batch job, request one"
+    if not torch.version.cuda:
+        return (
+            "this PyTorch cannot use the GPU of this machine, so training runs on the CPU: "
+            "install PyTorch with CUDA"
+        )
+    return (
+        "PyTorch does not see the GPU of this machine, so training runs on the CPU: "
+        "check it with nvidia-smi"
+    )
 
 
 def _gpu(index: int) -> Finding:
@@ -58,11 +64,8 @@ def _gpu(index: int) -> Finding:
         works = float((square @ square)[0, 0]) == 16
     except RuntimeError as error:
         reason = shortened(str(error), 120)
-        return Finding(
-            FAILS,
-            name,
-            f"cannot compute ({reason}): free it, use another --device, or repair the driver",
-        )
+        advice = "free it, use another --device, or repair the driver"
+        return Finding(FAILS, name, f"cannot compute ({reason}): {advice}")
     if not works:
         return Finding(FAILS, name, "computes a wrong product: use another --device")
     about = torch.cuda.get_device_name(index)
@@ -70,31 +73,30 @@ def _gpu(index: int) -> Finding:
 
 
 def _compiler() -> Finding:
-    """PyTorch compiles the herd's step for a GPU by way of C."""
+    """Report the C compiler; PyTorch needs one to compile training steps for a GPU."""
     chosen = os.environ.get("CC")
     found = shutil.which(chosen) if chosen else shutil.which("gcc") or shutil.which("clang")
     if found is None:
-        return Finding(
-            FAILS,
-            "C compiler",
-            "none, and a GPU's programs need one: install gcc, or use --set engine.compile=false",
-        )
+        advice = "install gcc, or use --set engine.compile=false"
+        return Finding(FAILS, "C compiler", f"none, but training on a GPU needs one: {advice}")
     return Finding(OK, "C compiler", found)
 
 
 def _memory(available: int | None) -> Finding:
     if available is None:
-        return Finding(
-            MISSING, "memory", "this system does not tell how much is free: nothing depends on it"
-        )
+        text = "this system does not tell how much is free; remuda works without it"
+        return Finding(MISSING, "memory", text)
     text = f"{available / GIB:.1f} GiB free"
-    if available < SPARSE:
-        text += ", which is little: lower strategy.batch_size or run.members where a run ends for want of it"
+    if available < LOW_MEMORY:
+        text += (
+            ", which is little: if a run fails for lack of memory, "
+            "lower strategy.batch_size or run.members"
+        )
     return Finding(OK, "memory", text)
 
 
 def usable_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int | None:
-    """Bytes that are free on this host, and no more than the control group leaves; None where nothing says so."""
+    """Return the bytes that are free on this host and in its control group; None if unknown."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         available = 1024 * int(lines["MemAvailable"].split()[0])
@@ -106,22 +108,15 @@ def usable_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) 
 def _data(folder: Path) -> Finding:
     try:
         if not folder.is_dir():
-            return Finding(
-                MISSING, "data", f"{folder} is no folder: it is made when a data set is fetched"
-            )
+            text = f"{folder} does not exist: it is created when a data set is downloaded"
+            return Finding(MISSING, "data", text)
         held = [name for name, source in SOURCES.items() if locate(source, "train", [folder])]
         if not os.access(folder, os.R_OK | os.X_OK):
-            return Finding(FAILS, "data", f"{folder} cannot be read: change its permissions")
+            return Finding(FAILS, "data", f"cannot read {folder}: change its permissions")
     except OSError as error:
-        return Finding(
-            FAILS,
-            "data",
-            f"{folder} cannot be looked through ({error.strerror}): check it or REMUDA_DATA",
-        )
+        text = f"cannot search {folder} ({error.strerror}): check the folder or REMUDA_DATA"
+        return Finding(FAILS, "data", text)
     if not held:
-        return Finding(
-            MISSING,
-            "data",
-            f"{folder} holds no data set: they are fetched there when a run wants them",
-        )
+        text = f"{folder} holds no data set: runs download what they need"
+        return Finding(MISSING, "data", text)
     return Finding(OK, "data", f"{folder} holds {', '.join(held)}")

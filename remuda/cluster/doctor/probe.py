@@ -1,8 +1,8 @@
-"""What ranks find out together: who they are, and how long messages take between them.
+"""Measure on ranks: which hosts they run on, and how long messages take between them.
 
-``python -m remuda.doctor.probe TIME`` is what the doctor starts on ranks, as a run is started; TIME is when that was.
-Rank 0 prints the answer, or what has failed, as a line of JSON. Times are those of the engine's own messages, with its
-way of waiting.
+The doctor starts ``python -m remuda.cluster.doctor.probe TIME`` on ranks, in the same way as a run;
+TIME is the time of the start. Rank 0 prints the answer, or an error, as a line of JSON. The
+measured messages are those of the engine, including its way of waiting.
 """
 
 import json
@@ -18,6 +18,7 @@ import torch
 
 import remuda
 from remuda.cluster import launch
+from remuda.cluster.environment import rank_from_environment
 from remuda.config import EngineConfig
 from remuda.engines import Transport
 from remuda.errors import ReportedElsewhere, exit_status, explain, is_user_error
@@ -25,30 +26,30 @@ from remuda.system.devices import usable_cores
 
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
 NUM_SUMMED = 625_000  # float64, 5 MB
-NUM_SMALL, NUM_LARGE = 200, 10  # messages whose median is taken
+NUM_SMALL, NUM_LARGE = 200, 10  # repetitions, of which the median counts
 TAG = 0
 
 
-def ask(num_ranks: int = 0) -> dict[str, Any]:
-    """Join the ranks that a launcher has started; all of them must ask."""
+def measure(num_ranks: int = 0) -> dict[str, Any]:
+    """Join the ranks that a launcher has started, and measure; all of them must call this."""
     with launch.join(EngineConfig(name="mpi", ranks=num_ranks)) as world:
         assert isinstance(world, Transport)
         from remuda.cluster.doctor.library import abilities
 
         now = time.time()
-        everyone = world.share(_own(world))
+        facts = world.share(_own_facts(world))
         between = {
             place: {"latency": _latency(world, other), "exchange": _exchange(world, other)}
-            for place, other in partners([each["host"] for each in everyone]).items()
+            for place, other in partners([rank["host"] for rank in facts]).items()
         }
-        answer = {"joined": now, "ranks": everyone, "between": between, **abilities()}
+        answer = {"joined": now, "ranks": facts, "between": between, **abilities()}
         if world.num_ranks > 1:
             numbers = torch.zeros(NUM_SUMMED, dtype=torch.float64)
             answer["sum"] = _median(NUM_LARGE, lambda: world.add(numbers))
         return world.share(answer)[0]  # rank 0 takes part in every measurement
 
 
-def _own(world: Transport) -> dict[str, Any]:
+def _own_facts(world: Transport) -> dict[str, Any]:
     folder, num_gpus = Path.cwd(), torch.cuda.device_count()
     return {
         "host": world.host,
@@ -57,12 +58,13 @@ def _own(world: Transport) -> dict[str, Any]:
         "num_sharing": world.num_sharing,
         "device": f"cuda:{world.local_rank % num_gpus}" if num_gpus else "cpu",
         "folder": [str(folder), folder.stat().st_ino, folder.stat().st_mtime_ns],
-        "versions": f"remuda {remuda.__version__}, PyTorch {torch.__version__}, Python {platform.python_version()}",
+        "versions": f"remuda {remuda.__version__}, PyTorch {torch.__version__}, "
+        f"Python {platform.python_version()}",
     }
 
 
 def partners(hosts: list[str]) -> dict[str, int]:
-    """The first rank beside rank 0, and the first on another host."""
+    """Return the ranks that rank 0 measures with: the first on its host, the first elsewhere."""
     found: dict[str, int] = {}
     for rank, host in enumerate(hosts):
         if rank:
@@ -71,7 +73,7 @@ def partners(hosts: list[str]) -> dict[str, int]:
 
 
 def _latency(world: Transport, other: int) -> float:
-    """Seconds of a small message, one way."""
+    """Return the seconds that a small message takes, one way."""
     message, answer = torch.zeros(SMALL, dtype=torch.uint8), torch.empty(SMALL, dtype=torch.uint8)
 
     def back_and_forth() -> None:
@@ -87,21 +89,17 @@ def _latency(world: Transport, other: int) -> float:
 
 
 def _exchange(world: Transport, other: int) -> float:
-    """Seconds in which two ranks send each other a large message at once."""
-    outgoing, incoming = (
-        torch.zeros(LARGE, dtype=torch.uint8),
-        torch.empty(LARGE, dtype=torch.uint8),
-    )
+    """Return the seconds in which two ranks send each other a large message at the same time."""
+    outgoing = torch.zeros(LARGE, dtype=torch.uint8)
+    incoming = torch.empty(LARGE, dtype=torch.uint8)
     partner = {0: other, other: 0}.get(world.rank)
-    if partner is not None:
-        return _median(
-            NUM_LARGE, lambda: world.exchange({partner: outgoing}, {partner: incoming}, TAG)
-        )
-    return 0.0
+    if partner is None:
+        return 0.0
+    return _median(NUM_LARGE, lambda: world.exchange({partner: outgoing}, {partner: incoming}, TAG))
 
 
 def _median(num_times: int, action: Callable[[], None]) -> float:
-    """Seconds of an action, once it has been done to get connections and buffers ready."""
+    """Return the median seconds of an action, after one call that prepares connections."""
     action()
     seconds = []
     for _ in range(num_times):
@@ -112,9 +110,10 @@ def _median(num_times: int, action: Callable[[], None]) -> float:
 
 
 def main() -> None:
-    rank, number = launch.place()
+    """Measure, and print the answer or the error at rank 0."""
+    rank, num_ranks = rank_from_environment()
     try:
-        answer = ask(number)
+        answer = measure(num_ranks)
         if rank == 0:
             started = float(sys.argv[1])
             print(json.dumps({**answer, "startup": answer["joined"] - started}), flush=True)

@@ -34,7 +34,7 @@ def scale(
     The runs are subprocesses with folders in ``out``, next to the two files. ``name`` is the title
     of the figure.
     """
-    if launch.place()[1] > 1:
+    if launch.rank_from_environment().num_ranks > 1:
         raise UserError("remuda scaling starts its own ranks: run it without mpirun or srun")
     num_classes = len(data.load(config.data.at(0, platform.node())).classes)
     cases = plan.cases(config, ranks, weak, rounds, num_classes)

@@ -1,0 +1,74 @@
+"""Start ranks for a trial, as a run starts them, and return what they measure."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from remuda.cluster import mpirun
+from remuda.cluster.doctor.findings import shortened
+from remuda.errors import UserError
+from remuda.system.text import count
+
+# Seconds for ranks to start and measure; many ranks load PyTorch slowly from a shared folder.
+TIMEOUT = 180.0
+
+
+def trial(num_ranks: int) -> dict[str, Any]:
+    """Start ranks that run ``remuda.cluster.doctor.probe``, and return their answer."""
+    probe = "remuda.cluster.doctor.probe"
+    command = [sys.executable, "-m", "mpi4py", "-m", probe, str(time.time())]
+    if num_ranks > 1:
+        command = [*mpirun.command(num_ranks), *command]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    ranks, by_hand = count(num_ranks, "rank"), " ".join([*command[:-1], "0"])
+    try:
+        output, errors = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{ranks} did not answer within {TIMEOUT:.0f} s: check that hosts can "
+            f"resolve and reach each other, and try by hand: {by_hand}"
+        ) from None
+    finally:
+        _end(process)
+    answer = read_answer(output)
+    if "failed" in answer:
+        raise UserError(answer["failed"])
+    if process.returncode or not answer:
+        reason = shortened(errors or output) or "no error message"
+        status = process.returncode
+        raise UserError(f"{ranks} exited with status {status} ({reason}): try by hand: {by_hand}")
+    return answer
+
+
+def read_answer(output: str) -> dict[str, Any]:
+    """Return the line of JSON among other output; an empty dict if there is none."""
+    for line in output.splitlines():
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(answer, dict):
+            return answer
+    return {}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask mpirun to end its ranks, and kill it if it does not react."""
+    for number, seconds in ((signal.SIGTERM, 10), (signal.SIGKILL, None)):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                continue

@@ -1,0 +1,98 @@
+"""Read what mpirun and its ranks write to stderr, and drop what the user need not see.
+
+Ranks mark their progress with single bytes (remuda.cluster.markers). mpirun and Open MPI comment on
+every rank that exits or dies; remuda reports these events itself, in one sentence.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from remuda.cluster.markers import COMMAND_SUCCEEDED, MPI_STARTED
+
+MARKER = re.compile(b"[%s%s]" % (MPI_STARTED, COMMAND_SUCCEEDED) + rb"(\n?)")
+RULER = re.compile(r"-{20,}\s*$")  # the line above and below a notice from mpirun
+# Open MPI writes these about messages that a lost rank cut off, and about ranks that exited before
+# Open MPI had told them everything.
+REMARK = re.compile(
+    r"NBC_Progress: an error"
+    r"|Error in NBC_\w+\(\)"
+    r"|\[\S+:\d+\] pmix_ptl_base: send_msg: write failed"
+    r"|\[warn\] Epoll MOD"
+)
+# mpirun sometimes fails to start if another job has just ended.
+START_FAILURE = re.compile(r"listener thread failed to start")
+# The rank itself has explained why it exited.
+EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")
+DEATH = re.compile(
+    r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL
+)
+
+
+class Death(NamedTuple):
+    """A rank that a signal ended, as mpirun reports it."""
+
+    rank: str
+    host: str
+    signal: str  # its number
+
+
+class Output:
+    """The events found so far in the output of mpirun and its ranks."""
+
+    def __init__(self):
+        self.mpi_started = False  # on at least one rank
+        self.command_succeeded = False  # on at least one rank
+        self.mpirun_failed = False  # before it started any rank
+        self.deaths: list[Death] = []
+        # Blank lines to drop: they belong to remarks, or to markers that were parted from theirs.
+        # Ranks write them in any order.
+        self._num_blank = 0
+
+    def lines(self, chunks: Iterable[bytes]) -> Iterator[str]:
+        """Yield the lines that the user should see, and note the events among the others."""
+        return self._drop_remarks(self._split(chunks))
+
+    def _split(self, chunks: Iterable[bytes]) -> Iterator[str]:
+        """Take the markers out of the stream wherever they are, and split the rest into lines."""
+        rest = b""
+        for chunk in chunks:
+            self.mpi_started = self.mpi_started or MPI_STARTED in chunk
+            self.command_succeeded = self.command_succeeded or COMMAND_SUCCEEDED in chunk
+            complete, newline, rest = (rest + chunk).rpartition(b"\n")
+            *lines, start = MARKER.sub(self._drop_marker, complete + newline).split(b"\n")
+            rest = start + rest
+            yield from (f"{line.decode(errors='replace')}\n" for line in lines)
+        if rest := MARKER.sub(b"", rest):
+            yield rest.decode(errors="replace")
+
+    def _drop_marker(self, match: re.Match[bytes]) -> bytes:
+        """Drop a marker with its newline; if the newline comes later, drop that blank line."""
+        self._num_blank += not match[1]
+        return b""
+
+    def _drop_remarks(self, lines: Iterable[str]) -> Iterator[str]:
+        notice: list[str] = []  # lines from a ruler to the next one
+        for line in lines:
+            if REMARK.match(line):
+                self._num_blank += line.startswith("NBC_Progress")
+            elif self._num_blank and not line.strip():
+                self._num_blank -= 1
+            elif notice or RULER.match(line):
+                notice.append(line)
+                if len(notice) > 1 and RULER.match(line):
+                    if self._is_worth_showing("".join(notice)):
+                        yield from notice
+                    notice = []
+            elif not line.startswith("mpirun: Forwarding signal "):
+                yield line
+        yield from notice
+
+    def _is_worth_showing(self, notice: str) -> bool:
+        if death := DEATH.search(notice):
+            self.deaths.append(Death(*death.groups()))
+            return False
+        if START_FAILURE.search(notice):
+            self.mpirun_failed = True
+            return False
+        return EXIT.search(notice) is None

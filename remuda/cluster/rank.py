@@ -1,0 +1,57 @@
+"""Run a remuda command on one rank: ``python -m mpi4py -m remuda.cluster.rank train ...``.
+
+MPI is started before anything that takes long to load, because only MPI notices that a rank has
+died. If a rank dies even earlier, the others hang in MPI's own start until a time limit ends them.
+
+The rank tells the launcher (remuda.cluster.markers) that MPI has started, and that its command has
+succeeded.
+"""
+
+import contextlib
+import faulthandler
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from remuda.cluster.markers import COMMAND_SUCCEEDED, MPI_STARTED
+
+START_TIMEOUT = 120  # seconds until a rank gives up that waits for the others in MPI's start
+
+
+def start_mpi() -> None:
+    """Start MPI; if it cannot be loaded, the command itself reports that later."""
+    with Path(os.devnull).open("w") as devnull:
+        faulthandler.dump_traceback_later(START_TIMEOUT, exit=True, file=devnull)
+        with contextlib.suppress(ImportError, RuntimeError):
+            import mpi4py.MPI  # noqa: F401
+        faulthandler.cancel_dump_traceback_later()
+
+
+def run_command() -> int | str | None:
+    """Run ``remuda`` with this process's arguments and return what it would exit with."""
+    try:
+        runpy.run_module("remuda", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+def write_marker(marker: bytes) -> None:
+    """Write a marker to stderr at once, after any text that is still buffered."""
+    sys.stderr.flush()
+    os.write(2, marker + b"\n")
+
+
+def main() -> None:
+    """Start MPI, run the command and exit with its status."""
+    start_mpi()
+    write_marker(MPI_STARTED)
+    status = run_command()
+    if not status:
+        write_marker(COMMAND_SUCCEEDED)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Keep track of all ranks by their heartbeats: which are on time, delayed, gone or lost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from remuda.cluster.heartbeats import FINISHED, INACTIVE, STATES
+from remuda.system.processes import Process
+
+ON_TIME, DELAYED, GONE, LOST = "on time", "delayed", "gone", "lost"
+
+
+@dataclass
+class RankStatus:
+    """What rank 0 knows about a process."""
+
+    process: Process
+    machine: dict[str, Any]  # cores, memory, device
+    rank: int  # from the last heartbeat, as are members, state and round
+    members: list[int] = field(default_factory=list)
+    state: str = INACTIVE
+    round: int = 0
+    silent: float = 0.0  # seconds since the last heartbeat
+    contact: str = ON_TIME
+    is_connected: bool = False  # if not, the network may be the reason for the silence
+    remark: str = ""  # the last message to the user about this process
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.rank} on {self.process.host} (process {self.process.pid})"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the entry of status.json."""
+        names = ("rank", "members", "state", "round", "contact", "remark")
+        values = {name: getattr(self, name) for name in names}
+        return {**self.process._asdict(), **values, "silent": round(self.silent, 1), **self.machine}
+
+
+class Roster:
+    """All processes of a run except rank 0."""
+
+    def __init__(
+        self, ranks: list[RankStatus], timeout: float, limit: float, tell: Callable[[str], None]
+    ):
+        self.ranks = {status.process: status for status in ranks}
+        self.timeout, self.limit, self.tell = timeout, limit, tell
+
+    def receive(self, heartbeat: dict[str, Any]) -> RankStatus | None:
+        """Record a heartbeat and return its sender; ignore an invalid one and return None."""
+        try:
+            sender = self.ranks.get(Process(*heartbeat["process"]))
+            rank, t, state = int(heartbeat["rank"]), int(heartbeat["round"]), heartbeat["state"]
+            members = [int(member) for member in heartbeat["members"]]
+        except (KeyError, TypeError, ValueError):
+            return None
+        if sender is None or state not in STATES:
+            return None
+        if sender.contact == DELAYED:
+            self.tell(f"{sender.name} sends heartbeats again, after {sender.silent:.0f} s")
+        sender.rank, sender.round, sender.state, sender.members = rank, t, state, members
+        sender.silent, sender.contact, sender.is_connected, sender.remark = 0.0, ON_TIME, True, ""
+        return sender
+
+    def disconnect(self, status: RankStatus) -> None:
+        """Record that a process has closed its connection."""
+        status.is_connected = False
+        if status.contact != LOST and status.state != FINISHED:
+            status.contact = GONE
+
+    def advance(self, seconds: float) -> list[RankStatus]:
+        """Move the clock; return the ranks that have just become lost and must be killed."""
+        lost = []
+        for status in self.ranks.values():
+            if status.state == FINISHED:
+                continue
+            status.silent += seconds
+            if status.contact == ON_TIME and status.silent > self.timeout:
+                self._delay(status)
+            is_over_limit = 0 < self.limit < status.silent
+            if status.contact == DELAYED and status.is_connected and is_over_limit:
+                status.contact = LOST
+                lost.append(status)
+        return lost
+
+    def _delay(self, status: RankStatus) -> None:
+        status.contact = DELAYED
+        text = f"has sent no heartbeat for {status.silent:.0f} s and is delayed"
+        if not status.is_connected:
+            text += "; if it still trains, its host cannot reach the host of rank 0 by TCP"
+        self.remark(status, text)
+
+    def remark(self, status: RankStatus, text: str) -> None:
+        """Tell the user about a rank, and keep the message in status.json."""
+        status.remark = f"{status.name} {text}"
+        self.tell(status.remark)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more heartbeats are expected."""
+        return all(
+            status.state == FINISHED or status.contact == LOST or not status.is_connected
+            for status in self.ranks.values()
+        )
