@@ -29,10 +29,10 @@ def show_mixtures(
     path = None if data is None else str(data)
     if optimise:
         before, model = mixtures.optimise(
-            run, optimise, checkpoint=checkpoint, device=device, data=path
+            run, optimise, checkpoint=checkpoint, device=device, data=path, notify=say
         )
     else:
-        before, model = None, remuda.load(run, checkpoint, str(find_device(device)))
+        before, model = None, remuda.load(run, checkpoint, str(find_device(device)), say)
     found = mixtures.mixtures(model)
     scores = mixtures.score(run, model, n, path, notify=say) if n else {}
     names = [value.name for value in next(iter(scores.values()), [])]

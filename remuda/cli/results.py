@@ -12,7 +12,7 @@ from remuda.model.samples import write_samples
 from remuda.model.scoring import score as score_run
 from remuda.reports import compare, status
 from remuda.reports import page as report
-from remuda.scores.kinds import KINDS
+from remuda.scores.config import KINDS
 
 
 @app.command()
@@ -63,7 +63,7 @@ def score(
     settings = {name: flag for name, flag in flags.items() if flag is not None}
     path = None if data is None else str(data)
     values = score_run(
-        run, checkpoint=checkpoint, device=device, data=path, seed=seed, say=say, **settings
+        run, checkpoint=checkpoint, device=device, data=path, seed=seed, notify=say, **settings
     )
     table = Table("score", "value", "spread", "real images")
     for value in values:

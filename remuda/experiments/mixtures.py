@@ -3,7 +3,6 @@
 All functions read the whole state in one process, whichever engine trained it.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from remuda.scores.base import Value
 from remuda.scores.evaluator import Evaluator
 from remuda.strategies.base import Mixture
 from remuda.system.devices import find_device
+from remuda.system.text import Notify, ignore
 from remuda.training.assemble import Herd, assemble
 
 
@@ -37,7 +37,7 @@ def score(
     samples: int,
     data: str | None = None,
     seed: int = 0,
-    notify: Callable[[str], None] = lambda text: None,
+    notify: Notify = ignore,
 ) -> dict[int, list[Value]]:
     """Return the FID of every living cell's mixture; for points, their modes.
 
@@ -61,6 +61,7 @@ def optimise(
     checkpoint: int | None = None,
     device: str = "auto",
     data: str | None = None,
+    notify: Notify = ignore,
 ) -> tuple[list[float], Model]:
     """Take steps of the (1+1)-ES for the weights of all mixtures, and update the checkpoint.
 
@@ -71,7 +72,7 @@ def optimise(
         raise UserError(f"the number of steps must be at least 1, not {steps}")
     record = Record.open(run)
     with record.locked():
-        model = load(run, checkpoint, str(find_device(device)))
+        model = load(run, checkpoint, str(find_device(device)), notify)
         mixtures(model)  # raises if the strategy has none
         config = _config(record, data)
         config = replace(config, engine=EngineConfig(device=device, threads=config.engine.threads))

@@ -1,8 +1,8 @@
-"""A trained herd as one generative model: draw the label, then the image."""
+"""A trained herd as one generative model: it draws a label, then an image."""
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,43 +12,43 @@ from torch import Tensor
 
 from remuda.data.images import to_bytes
 from remuda.engines import Stacked
-from remuda.errors import UserError, tell
+from remuda.errors import UserError
 from remuda.record import checkpoints
 from remuda.record.record import DataFacts, Record
 from remuda.strategies import Context, Strategy
 from remuda.system.devices import find_device
 from remuda.system.memory import available_bytes
+from remuda.system.text import Notify, ignore
 from remuda.tensors import random, trees
 
-CHUNK = {
-    "cpu": 512,
-    "cuda": 8192,
-}  # images generated at once; bounds memory, and does not change any image
+# Images generated at once, by device; this limits memory and does not change any image.
+CHUNK = {"cpu": 512, "cuda": 8192}
 
 Labels = None | int | str | Sequence[int | str] | Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A strategy with the state of all its members; samples do not need the data."""
+    """A strategy with the state of all its members; sampling does not need the data."""
 
     strategy: Strategy
     context: Context
     state: Any
     facts: DataFacts
-    num_labels: int  # labels it can be asked for; 0 where it does not know labels
+    num_labels: int  # labels that it can be asked for; 0 if it does not know labels
     round: int
 
     def sample(self, n: int, labels: Labels = None, seed: int = 0) -> Tensor:
-        """n images (n, C, H, W), uint8 (points: float32).
+        """Return n images (n, C, H, W), uint8 (points: float32).
 
-        Labels: one class by number or name, or n of them; None draws them from the frequencies of the training data,
-        as equation 5 of the class-parallel paper does. Image i depends on the seed, i and its label alone.
+        ``labels`` is one class by number or name, or a list of n classes. None draws classes by
+        their frequency in the training data, as in equation 5 of the class-parallel paper. Image i
+        depends only on the seed, i and its label.
         """
         return self.generate(self.choose_labels(n, labels, seed), seed)
 
     def generate(self, labels: Tensor, seed: int) -> Tensor:
-        """One image for each label."""
+        """Return one image for each label."""
         device = trees.leaves(self.state)[0].device
         key = torch.tensor(random.key(seed, "sample"), device=device)
         noise = random.normal(key, (len(labels), self.context.gan.networks.latent))
@@ -58,13 +58,16 @@ class Model:
             images = self.strategy.generate(self.context, self.state, noise[part], labels[part])
             if not images.isfinite().all():
                 raise UserError(
-                    f"the model of round {self.round} generates NaN: take an earlier checkpoint"
+                    f"the model of round {self.round} generates NaN: use an earlier checkpoint"
                 )
             chunks.append((images if self.facts.is_points else to_bytes(images)).cpu())
         return torch.cat(chunks)
 
     def draw_labels(self, n: int, seed: int = 0) -> Tensor:
-        """n labels from p(y), the frequencies of the training data; zeros where the model does not know labels."""
+        """Draw n labels from p(y), the class frequencies of the training data.
+
+        Labels are zeros if the model does not know labels.
+        """
         if not self.num_labels:
             return torch.zeros(n, dtype=torch.int64)
         counts = torch.tensor(self.facts.counts[: self.num_labels], dtype=torch.float64)
@@ -73,10 +76,11 @@ class Model:
         return torch.searchsorted(steps, draws, right=True).clamp(max=self.num_labels - 1)
 
     def label_number(self, label: Any) -> int:
-        """A class by number or name."""
+        """Return the number of a class, given by number or name."""
         if not self.num_labels:
             raise UserError(
-                "this model does not know labels: sample it without, or train with networks.conditional=true"
+                "this model does not know labels: sample it without a label, or train with "
+                "networks.conditional=true"
             )
         names = self.facts.classes[: self.num_labels]
         if isinstance(label, str) and label in names:
@@ -94,29 +98,29 @@ class Model:
 
     @property
     def _bytes_per_sample(self) -> int:
-        """About: its image, noise, which is drawn in double precision, and label."""
+        """Estimate the memory of an image, its label and its noise, drawn in double precision."""
         return math.prod(self.facts.shape) + 12 * self.context.gan.networks.latent + 16
 
     def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
-        """n label numbers, as ``sample`` describes them."""
+        """Return n label numbers for the ``labels`` of ``sample``."""
         if n < 1:
             raise UserError(f"the number of samples must be at least 1, not {n}")
         needed, free = n * self._bytes_per_sample, available_bytes()
         if free is not None and needed > free:
             raise UserError(
-                f"{n:,} samples need {needed / 2**30:,.1f} GiB of memory, and {free / 2**30:,.1f} are free: take fewer"
+                f"{n:,} samples need {needed / 2**30:,.1f} GiB of memory, but only "
+                f"{free / 2**30:,.1f} are free: draw fewer samples"
             )
         if labels is None:
             return self.draw_labels(n, seed)
-        if (
-            isinstance(labels, str)
-            or not isinstance(labels, Iterable)
-            or getattr(labels, "ndim", 1) == 0
-        ):
+        is_list = isinstance(labels, Iterable) and getattr(labels, "ndim", 1) > 0
+        if isinstance(labels, str) or not is_list:
             return torch.full((n,), self.label_number(labels))
         numbers = torch.tensor([self.label_number(label) for label in labels])
         if len(numbers) != n:
-            raise UserError(f"{len(numbers)} labels were given for {n} samples")
+            raise UserError(
+                f"{len(numbers)} labels were given for {n} samples: pass one label per sample"
+            )
         return numbers
 
 
@@ -124,26 +128,28 @@ def load(
     run: str | Path,
     checkpoint: int | None = None,
     device: str = "cpu",
-    say: Callable[[str], None] = tell,
+    notify: Notify = ignore,
 ) -> Model:
-    """The model that a run has trained: from its newest intact checkpoint, or from that of a given round."""
+    """Load a run's model from its newest intact checkpoint, or from that of a round.
+
+    ``notify`` receives a message about each damaged checkpoint that is skipped.
+    """
     record = Record.open(run)
     config, facts = record.config, record.facts
     if checkpoint is None:
         chosen, complaints = record.newest()
         if chosen is None:
             why = "; ".join(complaints) or "it has not saved one yet"
-            raise UserError(f"{run} has no checkpoint to sample from: {why}")
+            raise UserError(f"{run} has no checkpoint to load: {why}")
         for complaint in complaints:
-            say(f"{complaint}; that of round {chosen.round} is taken")
+            notify(f"{complaint}; using the checkpoint of round {chosen.round}")
     else:
         chosen = record.checkpoint(checkpoint)
     num_classes = len(facts.classes)
     strategy = config.strategy
     context = strategy.prepare(config.networks, facts.shape, num_classes, config.run.seed)
-    num_members = len(
-        checkpoints.members(chosen)
-    )  # it may be older than a loss, or than late members
+    # The checkpoint may be older than a failure or than members that joined later.
+    num_members = len(checkpoints.members(chosen))
     engine = Stacked(num_members, find_device(device))
     state = checkpoints.load(chosen, strategy.init(context, engine))
     num_labels = strategy.num_labels(context.gan, num_members)

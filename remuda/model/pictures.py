@@ -1,4 +1,4 @@
-"""Pictures of samples: grids of images, or a scatter plot where the data are points."""
+"""Draw samples: a grid of images, or a scatter plot of points."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ from PIL import Image
 from torch import Tensor
 
 MARGIN = 3  # pixels between images
-SMALLEST = 32  # images are enlarged to about this many pixels a side, to be visible
+SMALLEST = 32  # pixels per side; smaller images are enlarged to about this size
 
 
 def to_picture(image: Tensor) -> Image.Image:
-    """One image (C, H, W) uint8; channel counts that no format has are shown as their mean."""
+    """Convert one image (C, H, W) uint8; channels that no format supports become their mean."""
     pixels = image.numpy()
     if pixels.shape[0] not in (1, 3, 4):
         pixels = pixels.mean(0, keepdims=True).round().astype(np.uint8)
@@ -20,25 +20,26 @@ def to_picture(image: Tensor) -> Image.Image:
 
 
 def save_grid(images: Tensor, columns: int, path: Path) -> None:
-    """Images (n, C, H, W) uint8, row by row; points (n, 2, 1, 1) float as a scatter plot."""
+    """Draw images (n, C, H, W) uint8 row by row; draw points (n, 2, 1, 1) as a scatter plot."""
     if images.is_floating_point():
-        return save_scatter(images, path)
+        save_scatter(images, path)
+        return
     first = to_picture(images[0])
     scale = max(1, SMALLEST // first.height)
     width, height = first.width * scale + MARGIN, first.height * scale + MARGIN
     rows = -(-len(images) // columns)
     white = 255 if first.mode == "L" else (255,) * len(first.getbands())
     grid = Image.new(first.mode, (columns * width + MARGIN, rows * height + MARGIN), white)
+    size = (width - MARGIN, height - MARGIN)
     for i, image in enumerate(images):
-        picture = to_picture(image).resize(
-            (width - MARGIN, height - MARGIN), Image.Resampling.NEAREST
-        )
+        picture = to_picture(image).resize(size, Image.Resampling.NEAREST)
         grid.paste(picture, (i % columns * width + MARGIN, i // columns * height + MARGIN))
     _save(grid, path)
 
 
 def save_scatter(points: Tensor, path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import, and seldom needed
+    """Draw points (n, 2, 1, 1) as a scatter plot."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import, rarely needed
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4, 4), dpi=100, layout="constrained")
@@ -51,7 +52,7 @@ def save_scatter(points: Tensor, path: Path) -> None:
 
 
 def _save(picture: Image.Image, path: Path) -> None:
-    """As PNG, there entirely or not at all."""
+    """Write a PNG file atomically."""
     temporary = path.with_name(f".{path.name}.new")
     picture.save(temporary, format="png")
     temporary.replace(path)

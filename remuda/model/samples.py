@@ -1,8 +1,9 @@
-"""Samples of a trained herd as files."""
+"""Write samples of a trained herd to files."""
 
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from remuda.errors import UserError
 from remuda.model.model import Model
@@ -13,15 +14,16 @@ MAX_GRID_ROWS = 20  # labels shown in a run's sample grids
 
 
 def write_samples(model: Model, n: int, label: str | None, target: Path, seed: int = 0) -> None:
-    """n images of a class, of all by their frequencies, or of "all" one row each; a grid FILE.png or a folder of files.
+    """Write n images as a grid FILE.png, or into a folder of images.
 
-    A folder gets one sub-folder per label, which ``folder:PATH`` reads again.
+    ``label`` is one class; None draws classes by their frequency; "all" draws n images of each
+    class, one row per class. A folder has one sub-folder per label and can be read as the data set
+    ``folder:PATH``.
     """
     columns = COLUMNS
     if label == "all":
-        labels = torch.cat(
-            [model.choose_labels(n, number, seed) for number in range(max(1, model.num_labels))]
-        )
+        numbers = range(max(1, model.num_labels))
+        labels = torch.cat([model.choose_labels(n, number, seed) for number in numbers])
         columns = n
     else:
         labels = model.choose_labels(n, label, seed)
@@ -30,21 +32,28 @@ def write_samples(model: Model, n: int, label: str | None, target: Path, seed: i
         target.parent.mkdir(parents=True, exist_ok=True)
         save_grid(images, min(columns, len(images)), target)
     elif target.suffix:
-        raise UserError(f"--out {target}: samples are written as FILE.png or into a folder")
+        raise UserError(
+            f"--out {target}: the name must end in .png, for a grid, or have no ending, for a "
+            "folder of images"
+        )
     elif model.facts.is_points:
         raise UserError(
-            f"--out {target}: points are drawn as one FILE.png, not as a folder of images"
+            f"--out {target}: points cannot be written as a folder of images; name a FILE.png"
         )
     else:
-        names = model.facts.classes if model.num_labels else ["samples"]
-        for i, (image, number) in enumerate(zip(images, labels.tolist(), strict=True)):
-            folder = target / names[number].replace("/", "-")
-            folder.mkdir(parents=True, exist_ok=True)
-            to_picture(image).save(folder / f"{i:06d}.png")
+        _write_folder(model, images, labels, target)
+
+
+def _write_folder(model: Model, images: Tensor, labels: Tensor, target: Path) -> None:
+    names = model.facts.classes if model.num_labels else ["samples"]
+    for i, (image, number) in enumerate(zip(images, labels.tolist(), strict=True)):
+        folder = target / names[number].replace("/", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        to_picture(image).save(folder / f"{i:06d}.png")
 
 
 def write_grid(model: Model, path: Path) -> None:
-    """A grid from noise that is the same in every round: a row per label, or eight by eight without labels."""
+    """Write a grid from the same noise in every round: one row per label, or 8 x 8 images."""
     num_rows = min(model.num_labels, MAX_GRID_ROWS)
     columns = 10 if num_rows else COLUMNS
     if model.facts.is_points:

@@ -1,9 +1,10 @@
-"""Scores of a herd: a model's samples before the judge, and the values into the record."""
+"""Score a herd: draw samples from its model, evaluate them, and record the values."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from remuda.config import RunConfig, from_dict
 from remuda.errors import UserError
@@ -14,12 +15,7 @@ from remuda.scores.base import Value
 from remuda.scores.config import ScoreConfig
 from remuda.scores.evaluator import Evaluator
 from remuda.system.devices import find_device
-
-
-def score_model(judge: Evaluator, model: Model, samples: int, seed: int = 0) -> list[Value]:
-    """Scores of samples drawn from p(y) and p(x | y), as ``sample`` draws them."""
-    labels = model.choose_labels(samples, None, seed)
-    return judge.score(model.generate(labels, seed), labels if model.num_labels else None, seed)
+from remuda.system.text import Notify, ignore
 
 
 def score(
@@ -29,45 +25,58 @@ def score(
     device: str = "auto",
     data: str | None = None,
     seed: int = 0,
-    say: Callable[[str], None] = print,
+    notify: Notify = ignore,
     **settings: Any,
 ) -> list[Value]:
-    """Score a run's newest checkpoint, or that of a round; the values go into its record too.
+    """Score a run's newest checkpoint, or that of a round, and record the values.
 
-    Settings are those of ScoreConfig, in place of the run's own; ``data`` is a folder with the data sets' files.
+    ``settings`` are those of ``ScoreConfig`` and replace the run's own; ``data`` is a folder with
+    the data sets' files; ``notify`` receives messages about long work and missing scores.
     """
     record = Record.open(run)
     config = record.config
     scores: ScoreConfig = from_dict({"scores": {**asdict(config.scores), **settings}}).scores
     place = find_device(device)
-    model = load(run, checkpoint, str(place), say)
+    model = load(run, checkpoint, str(place), notify)
     source = config.data.in_folder(data).at_root()
-    judge = Evaluator(source, scores, place, say, model.num_labels, model.facts.classes)
-    values = score_model(judge, model, scores.samples, seed)
+    evaluator = Evaluator(source, scores, place, notify, model.num_labels, model.facts.classes)
+    values = score_model(evaluator, model, scores.samples, seed)
     record.add_scores(model.round, values)
     report.write(record.folder)
     return values
 
 
-def evaluator_of(
-    config: RunConfig, device: Any, say: Callable[[str], None], num_labels: int
+def score_model(evaluator: Evaluator, model: Model, samples: int, seed: int = 0) -> list[Value]:
+    """Return the scores of samples drawn from p(y) and p(x | y), as ``sample`` draws them."""
+    labels = model.choose_labels(samples, None, seed)
+    images = model.generate(labels, seed)
+    return evaluator.score(images, labels if model.num_labels else None, seed)
+
+
+def make_evaluator(
+    config: RunConfig, device: torch.device, notify: Notify, num_labels: int
 ) -> Evaluator | None:
-    """Who scores a running herd; made before the first round, so that what is missing is missed at once."""
-    return (
-        Evaluator(config.data, config.scores, device, say, num_labels)
-        if config.scores.every
-        else None
-    )
+    """Return the evaluator of a running herd, or None if it has no scores.
+
+    Call it before the first round, so that missing files fail immediately.
+    """
+    if not config.scores.every:
+        return None
+    return Evaluator(config.data, config.scores, device, notify, num_labels)
 
 
 def score_round(
-    record: Record, model: Model, judge: Evaluator, samples: int, say: Callable[[str], None]
+    record: Record, model: Model, evaluator: Evaluator, samples: int, notify: Notify
 ) -> None:
-    """A herd that cannot be scored yet, say because its samples are still all equal, goes on training."""
+    """Score and record a round of a running herd.
+
+    A herd that cannot be scored yet, for example because all samples are equal, keeps training.
+    """
     try:
-        values = score_model(judge, model, samples)
+        values = score_model(evaluator, model, samples)
     except UserError as error:
-        say(f"round {model.round} has no scores: {error}")
+        notify(f"round {model.round} has no scores: {error}")
         return
     record.add_scores(model.round, values)
-    say(f"round {model.round}: " + ", ".join(f"{value.name} {value.value:.4g}" for value in values))
+    shown = ", ".join(f"{value.name} {value.value:.4g}" for value in values)
+    notify(f"round {model.round}: {shown}")

@@ -1,4 +1,4 @@
-"""Whether the generated images spread over the classes as the data do."""
+"""The balance of classes: do generated images spread over the classes as the data do?"""
 
 import torch
 from torch import Tensor
@@ -8,25 +8,27 @@ from remuda.scores.checks import check_labels, check_probabilities
 
 
 def class_imbalance(probabilities: Tensor, reference: Tensor) -> float:
-    """The total variation distance between the classes that a network sees and those of the reference; 0 to 1.
+    """Return the total variation distance between predicted classes and the reference's, 0 to 1.
 
-    That is half the sum over classes of the differences of their shares. probabilities (n, classes) are the network's
-    for generated images, each of which counts for its most probable class; reference (m,) holds the labels of the
-    data. By chance alone n images of a fair generator reach about (2 pi n)^(-1/2) times the sum over classes of
-    (p (1 - p))^(1/2), p being a class's share: 0.012 for 10 equal classes and 10,000 images.
+    The distance is half the sum over classes of the absolute differences of their shares.
+    ``probabilities`` (n, classes) are those of generated images; each image counts for its most
+    probable class. ``reference`` (m,) holds the labels of the data. By chance, n images of a fair
+    generator reach about (2 pi n)^(-1/2) times the sum over classes of (p (1 - p))^(1/2), where p
+    is the share of a class: 0.012 for 10 equal classes and 10,000 images.
     """
     check_probabilities(probabilities, at_least=2)
     num_classes = probabilities.shape[1]
     check_labels(reference, reference.numel(), num_classes, "reference")
     if len(reference) == 0:
         raise UserError(
-            "a reference without images has no classes to compare with: pass the labels of a whole split"
+            "a reference without images has no classes to compare with: pass the labels of a "
+            "whole split"
         )
     return total_variation(probabilities.argmax(1), reference.to(probabilities.device), num_classes)
 
 
 def total_variation(labels: Tensor, reference: Tensor, num_classes: int) -> float:
-    """Between the shares of num_classes classes in two lists of labels."""
+    """Return the distance between the class shares of two lists of labels."""
     shares, expected = (
         torch.bincount(each.long(), minlength=num_classes).double() for each in (labels, reference)
     )

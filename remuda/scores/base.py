@@ -1,59 +1,62 @@
-"""What scores share: features of images, and a value that says how it was made."""
+"""Define what all scores share: features, feature extractors, and a value with its protocol.
+
+This module does not import PyTorch, so that reports can read values without it.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Features(NamedTuple):
-    """What a network sees in n images."""
+    """Features of n images."""
 
-    values: Tensor  # (n, d) float32
-    probabilities: (
-        Tensor | None
-    )  # (n, classes) float32, rows sum to 1; None where the network has no head
+    values: "Tensor"  # (n, d) float32
+    # (n, classes) float32, rows sum to 1; None if the extractor has no head
+    probabilities: "Tensor | None"
 
-    def rows(self, index: Tensor) -> "Features":
-        return Features(
-            self.values[index], None if self.probabilities is None else self.probabilities[index]
-        )
+    def rows(self, index: "Tensor") -> "Features":
+        """Return the features of some of the images."""
+        if self.probabilities is None:
+            return Features(self.values[index], None)
+        return Features(self.values[index], self.probabilities[index])
 
 
-class FeatureNetwork(ABC):
-    """A trained network whose features images are compared by; its name and digest go into every score."""
+class FeatureExtractor(ABC):
+    """A trained network that turns images into features; every score states its name and digest."""
 
     name: str  # as in the names of scores: "inception", "lenet-mnist"
     digest: str  # first 16 hexadecimal digits of the SHA-256 of its weights
     precision: str  # of its forward pass: "fp32", "tf32"
-    has_head: bool  # whether its features come with probabilities
+    has_head: bool  # whether it gives class probabilities too
 
     @abstractmethod
-    def __call__(self, images: Tensor) -> Features:
-        """Features of uint8 images (n, C, H, W), in any number, on the network's device; n rows in the same order."""
+    def __call__(self, images: "Tensor") -> Features:
+        """Return the features of any number of uint8 images (n, C, H, W), in the same order.
+
+        The features are on the extractor's device.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """One score with its protocol; a line of scores.jsonl is these fields and the round."""
+    """One score with its protocol; a line of scores.jsonl has these fields and the round."""
 
     name: str  # states the protocol: fid_10k_train_inception
     value: float
-    spread: float | None = (
-        None  # standard deviation over splits or subsets, where the protocol has them
-    )
+    spread: float | None = None  # standard deviation over splits or subsets, if the kind has them
     floor: float | None = None  # the same score of real images that are not in the reference
-    floor_samples: int = 0  # how many of them: as many as samples where the data have so many
-    classes: list[float] | None = None  # one value per class, where it is a score per class
+    floor_samples: int = 0  # number of these images; num_samples if the data have enough
+    classes: list[float] | None = None  # one value per class, for scores by class
     num_samples: int  # generated images
-    seed: int  # that they were drawn from
-    reference: str  # split of the data that they were compared with: "train", "test", or "" where there is none
+    seed: int  # of the generated images
+    reference: str  # split that they were compared with: "train", "test"; "" if none
     num_reference: int
-    reference_digest: (
-        str  # first 16 hexadecimal digits of the SHA-256 of the reference's images; "" where none
-    )
-    network: str  # "" where the score looks at the pixels or points themselves
+    reference_digest: str  # first 16 hexadecimal digits of the SHA-256 of its images; "" if none
+    network: str  # feature extractor; "" if the score uses pixels or points
     network_digest: str
     precision: str
     seconds: float

@@ -1,4 +1,4 @@
-"""Scores of each class on its own, where a collapsed class cannot hide among healthy ones."""
+"""Scores of each class separately, so that healthy classes cannot hide a collapsed one."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,11 +17,12 @@ from remuda.tensors import random
 def class_frechet_distances(
     real: Tensor, real_labels: Tensor, fake: Tensor, fake_labels: Tensor, num_classes: int
 ) -> list[float]:
-    """FID of each class.
+    """Return the FID of each class.
 
-    A class has often fewer images than features, so that its covariance has not full rank. The distance exists all the
-    same, but its bias is large and differs between classes of different counts: compare one class at equal counts
-    only, and prefer class_kernel_distances, which have no bias.
+    A class often has fewer images than features, so its covariance does not have full rank. The
+    distance still exists, but its bias is large and differs between classes of different counts.
+    Compare one class at equal counts only, and prefer ``class_kernel_distances``, which have no
+    bias.
     """
     distances = []
     for label, real_rows, fake_rows in _by_class(real, real_labels, fake, fake_labels, num_classes):
@@ -42,10 +43,11 @@ def class_kernel_distances(
     *,
     key: int,
 ) -> list[tuple[float, float]]:
-    """KID of each class, mean and standard deviation as kernel_distance gives them.
+    """Return the KID of each class: mean and standard deviation, as in ``kernel_distance``.
 
-    Subsets are smaller than those of all classes together, as a class may have few images; the mean has no bias at
-    any size. 100 subsets of 100 see about as many pairs of images as a class of 1,000 has.
+    Subsets are smaller than those of all classes together, since a class may have few images. The
+    mean has no bias at any size. 100 subsets of 100 cover about as many pairs of images as a class
+    of 1,000 has.
     """
     distances = []
     for label, real_rows, fake_rows in _by_class(real, real_labels, fake, fake_labels, num_classes):
@@ -61,10 +63,11 @@ def class_kernel_distances(
 def class_diversities(
     real: Tensor, real_labels: Tensor, fake: Tensor, fake_labels: Tensor, num_classes: int
 ) -> list[float]:
-    """For each class, the mean distance between two generated images over that between two real ones.
+    """Return for each class the mean distance of two generated images over that of two real ones.
 
-    About 1 is healthy, 0 is a class whose images are all the same: here that is an answer, not an error. More than 1
-    is possible, and no praise: noise may differ more than pictures do. Counts need not be equal.
+    About 1 is healthy; 0 means that all images of the class are equal, which is a valid result
+    here, not an error. Values above 1 are possible but not better: noise may vary more than real
+    images. The counts of real and generated images may differ.
     """
     ratios = []
     for label, real_rows, fake_rows in _by_class(real, real_labels, fake, fake_labels, num_classes):
@@ -77,31 +80,28 @@ def class_diversities(
 def collapsed_classes(
     diversities: Sequence[float], names: Sequence[str], threshold: float = 0.5
 ) -> list[str]:
-    """Names of the classes with a diversity below the threshold.
+    """Return the names of the classes with a diversity below the threshold.
 
-    A generator that repeats k different images reaches about 1 - 1/k, so 0.5 finds those that know one image, or two
-    of unequal frequency.
+    A generator that repeats k different images reaches about 1 - 1/k. The threshold 0.5 finds
+    generators that make one image, or two of unequal frequency.
     """
-    return [
-        name for name, diversity in zip(names, diversities, strict=True) if diversity < threshold
-    ]
+    pairs = zip(names, diversities, strict=True)
+    return [name for name, diversity in pairs if diversity < threshold]
 
 
 def mean_distance(features: Tensor) -> float:
-    """The mean Euclidean distance between two different rows; 0 where they are equal but for rounding."""
+    """Return the mean Euclidean distance of two different rows; 0 if they differ by rounding only."""
     spread = (features.amax(0) - features.amin(0)).max()
     if float(spread) <= EQUAL * float(features.abs().max()):
         return 0.0
-    total = torch.stack(
-        [distances.sqrt_().sum() for _, distances in blocks_of_pairs(features, own=0.0)]
-    ).sum()
-    return float(total) / (len(features) * (len(features) - 1))
+    sums = [distances.sqrt_().sum() for _, distances in blocks_of_pairs(features, own=0.0)]
+    return float(torch.stack(sums).sum()) / (len(features) * (len(features) - 1))
 
 
 def _by_class(
     real: Tensor, real_labels: Tensor, fake: Tensor, fake_labels: Tensor, num_classes: int
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Label, real rows and generated rows of each class, on the device of real."""
+    """Yield label, real rows and generated rows of each class, on the device of ``real``."""
     check_rows(real, "real images", at_least=1)
     check_rows(fake, "generated images", at_least=1)
     check_widths(real.shape[1], fake.shape[1])

@@ -1,29 +1,62 @@
-"""What a run says about its scores."""
+"""The settings of a run's scores, and the names of the kinds of scores."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from remuda.errors import UserError
-from remuda.scores.kinds import wanted_kinds
+from remuda.system.choices import Choices
+
+if TYPE_CHECKING:
+    from remuda.scores.kinds import Kind
+
+KINDS: "Choices[Kind]" = Choices(
+    {
+        "fid": "remuda.scores.kinds:FID",
+        "kid": "remuda.scores.kinds:KID",
+        "is": "remuda.scores.kinds:INCEPTION_SCORE",
+        "tvd": "remuda.scores.kinds:TVD",
+        "class-kid": "remuda.scores.kinds:CLASS_KID",
+        "diversity": "remuda.scores.kinds:DIVERSITY",
+        "class-fid": "remuda.scores.kinds:CLASS_FID",
+        "manifold": "remuda.scores.kinds:MANIFOLD",
+        "copying": "remuda.scores.kinds:COPYING",
+        "modes": "remuda.scores.kinds:MODE_COVERAGE",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig:
-    """By what a herd's samples are judged, and how often."""
+    """Which scores evaluate a herd's samples, and how often."""
 
-    every: int = 0  # rounds between scorings while the herd trains, and after the last; 0 = none
-    kinds: str = (
-        "auto"  # such as "fid,kid"; auto: those that suit the data, all: every one that is possible
-    )
+    every: int = 0  # rounds between scores during training, and after the last; 0 = no scores
+    # such as "fid,kid"; auto: those that suit the data, all: every kind that is possible
+    kinds: str = "auto"
     samples: int = 10_000  # generated images, >= 2
     reference: Literal["train", "test"] = "train"  # split that samples are compared with
-    classifier: Literal["auto", "train"] = (
-        "auto"  # auto: Inception for colour images, else as train: one of our own
-    )
+    # auto: Inception for colour images, else as train: a classifier of the data's own classes
+    classifier: Literal["auto", "train"] = "auto"
 
     def __post_init__(self):
         if self.every < 0:
             raise UserError(f"scores.every must be at least 0, not {self.every}")
-        wanted_kinds(self.kinds)
+        parse_kinds(self.kinds)
         if self.samples < 2:
             raise UserError(f"scores.samples must be at least 2, not {self.samples}")
+
+
+def parse_kinds(text: str) -> list[str]:
+    """Return the names in a setting such as "fid,kid"; auto and all exclude other names."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = f"choose from auto, all, {', '.join(KINDS)}"
+    if not names:
+        raise UserError(f"no score is selected: {known}")
+    for name in names:
+        if name in ("auto", "all") and len(names) > 1:
+            raise UserError(
+                f"{name} selects several scores and cannot be combined with others: use {name} "
+                "without other names, or leave it out"
+            )
+        if name not in ("auto", "all", *KINDS):
+            raise UserError(f"score {name!r} does not exist: {known}")
+    return names

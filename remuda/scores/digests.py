@@ -1,21 +1,21 @@
-"""Short names of what a score was made from: equal digests mean equal images or equal weights."""
+"""Short digests that identify the images and weights behind a score."""
 
 import hashlib
 from collections.abc import Mapping
 
 from torch import Tensor
 
-_BLOCK = 1 << 26  # bytes that are brought to the CPU at once
+_BLOCK = 1 << 26  # bytes that are copied to the CPU at once
 LENGTH = 16  # hexadecimal digits of SHA-256 that are kept
 
 
 def image_digest(images: Tensor) -> str:
-    """Of images in their order: shape, number type and bytes, wherever they live."""
+    """Return the digest of images in their order: shape, number type and bytes, on any device."""
     return tensor_digest({"images": images})
 
 
 def tensor_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Of named tensors, such as a network's weights; the order of the names does not matter."""
+    """Return the digest of named tensors, such as weights; the order of names does not matter."""
     found = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -24,6 +24,7 @@ def tensor_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def text_digest(text: str) -> str:
+    """Return the digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
 

@@ -1,7 +1,7 @@
-"""The Fréchet distance between two Gaussians: FID, where the features are those of Inception.
+"""The Fréchet distance between two Gaussians; with Inception features it is the FID.
 
-Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", 2017. With means
-m and covariances A, B: |m_a - m_b|^2 + tr A + tr B - 2 tr (A B)^(1/2).
+Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium",
+2017. With means m and covariances A, B: |m_a - m_b|^2 + tr A + tr B - 2 tr (A B)^(1/2).
 """
 
 import torch
@@ -13,32 +13,33 @@ from remuda.scores.gaussian import Gaussian
 
 
 def frechet_distance(a: Gaussian, b: Gaussian) -> float:
-    """The squared distance, as FID is printed.
+    """Return the squared Fréchet distance, as FID is reported.
 
-    It grows as the number of samples falls, because a covariance of few samples is too thin: compare distances at
-    equal counts only. Fewer samples than features are no obstacle to the arithmetic.
+    The distance grows as the number of samples falls, because the covariance of few samples is too
+    thin: compare distances at equal counts only. Fewer samples than features are allowed.
     """
     check_widths(a.width, b.width)
     for gaussian in (a, b):
         _check(gaussian)
     if b.count < a.count:
-        a, b = b, a  # the factor of the rarer one may be thinner, hence the product smaller
+        a, b = b, a  # the side with fewer images may have the thinner factor: a smaller product
     covariance_a, covariance_b = a.covariance, b.covariance.to(a.mean.device)
     factor = _factor(covariance_a)
-    # F F^T = A, so F^T B F has the eigenvalues of A B that are not 0; but it is symmetric, so that they come out
-    # real, and are at least 0 but for rounding.
+    # F F^T = A, so F^T B F has the eigenvalues of A B that are not 0. It is symmetric, so that
+    # they are real, and at least 0 up to rounding.
     product = factor.T @ covariance_b @ factor
     eigenvalues = torch.linalg.eigvalsh((product + product.T) / 2)
     trace_of_root = eigenvalues.clamp(min=0).sqrt().sum()
     means = (a.mean - b.mean.to(a.mean.device)).square().sum()
     distance = means + covariance_a.trace() + covariance_b.trace() - 2 * trace_of_root
-    return max(float(distance), 0.0)  # equal Gaussians may come out below 0 by rounding
+    return max(float(distance), 0.0)  # rounding may put equal Gaussians below 0
 
 
 def _factor(covariance: Tensor) -> Tensor:
-    """F (d, rank) with F F^T = covariance."""
+    """Return F (d, rank) with F F^T = covariance."""
     eigenvalues, vectors = torch.linalg.eigh(covariance)
-    # An eigenvalue that is 0 comes out as rounding noise, and its root would be 1e8 times the noise: leave it out.
+    # An eigenvalue of 0 comes out as rounding noise, and its root would be 1e8 times the noise:
+    # leave it out.
     noise = len(covariance) * torch.finfo(torch.float64).eps * eigenvalues[-1]
     kept = eigenvalues > noise
     return vectors[:, kept] * eigenvalues[kept].sqrt()
@@ -47,7 +48,8 @@ def _factor(covariance: Tensor) -> Tensor:
 def _check(gaussian: Gaussian) -> None:
     if gaussian.count < 2:
         raise UserError(
-            f"a Fréchet distance needs at least 2 images on each side, not {gaussian.count}: take more"
+            f"a Fréchet distance needs at least 2 images on each side, not {gaussian.count}: "
+            "use more images"
         )
     deviation = gaussian.covariance.diagonal().clamp(min=0).max().sqrt()
     check_spread(float(deviation), float(gaussian.mean.abs().max()), "images of one side")

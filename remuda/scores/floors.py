@@ -2,23 +2,25 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from remuda.errors import UserError
-from remuda.scores.base import FeatureNetwork
+from remuda.scores.base import FeatureExtractor
 from remuda.scores.digests import text_digest
 from remuda.scores.features import cache
 from remuda.scores.kinds import Kind, Subject
 from remuda.scores.reference import Reference
 from remuda.system import disk
+from remuda.system.text import Notify
 
 
 class Floor(NamedTuple):
-    values: dict[str, float]  # by the names of the scores; empty where there is none
+    """Scores of real images."""
+
+    values: dict[str, float]  # by the names of the scores; empty if the kind has no floor
     num_images: int
 
 
@@ -26,66 +28,68 @@ NONE = Floor({}, 0)
 
 
 class Floors:
+    """Measure floors against a reference, with the images of the other split."""
+
     def __init__(
         self,
         reference: Reference,
         held_out: Reference | None,
-        network: FeatureNetwork | None,
+        extractor: FeatureExtractor | None,
         num_labels: int,
-        say: Callable[[str], None],
+        notify: Notify,
     ):
-        self.reference, self.held_out, self.network = reference, held_out, network
-        self.num_labels, self.say = num_labels, say
+        self.reference, self.held_out, self.extractor = reference, held_out, extractor
+        self.num_labels, self.notify = num_labels, notify
 
     def of(self, name: str, kind: Kind, num_samples: int) -> Floor:
-        """Of a kind by its name, beside so many samples."""
-        if (
-            self.held_out is None
-            or self.held_out.features is None
-            or self.network is None
-            or not kind.looks
-        ):
+        """Return the floor of a kind for scores of ``num_samples`` samples."""
+        held_out, extractor = self.held_out, self.extractor
+        if held_out is None or held_out.features is None or extractor is None:
             return NONE
-        # Rows are spread over the classes in the order of the split: a step through them keeps the spread.
-        count = min(num_samples, len(self.held_out.rows))
-        chosen = torch.linspace(0, len(self.held_out.rows) - 1, count).round().long()
-        labels = self.held_out.sample_labels[chosen]
+        if not kind.uses_features:
+            return NONE
+        # Rows are in the order of the split and spread over the classes: equal steps keep that.
+        count = min(num_samples, len(held_out.rows))
+        chosen = torch.linspace(0, len(held_out.rows) - 1, count).round().long()
+        labels = held_out.sample_labels[chosen]
         num_labels = self.num_labels if "labels" in kind.needs else 0
-        if num_labels:  # by class, there is nothing to compare with others than the model has
+        if num_labels:  # scores by class compare only the classes that the model knows
             chosen, labels = chosen[labels < num_labels], labels[labels < num_labels]
-        parts = name, count, num_labels, self.reference.key, self.held_out.key, self.network.digest
+        parts = name, count, num_labels, self.reference.key, held_out.key, extractor.digest
         path = cache.folder("floors") / f"{name}-{text_digest(' '.join(map(str, parts)))}.json"
         found = _read(path)
         if found is None:
-            features = self.held_out.features.rows(chosen.to(self.held_out.features.values.device))
-            images = self.held_out.images[self.held_out.rows[chosen]]
-            found = self._measure(
-                name, kind, Subject(images, labels, num_labels, features, 0), path
-            )
+            features = held_out.features.rows(chosen.to(held_out.features.values.device))
+            images = held_out.images[held_out.rows[chosen]]
+            subject = Subject(images, labels, num_labels, features, 0)
+            found = self._measure(name, kind, subject, path)
         return Floor(found, len(chosen)) if found else NONE
 
     def _measure(self, name: str, kind: Kind, subject: Subject, path: Path) -> dict[str, float]:
         try:
             measured = kind.measure(subject, self.reference, self.held_out)
         except UserError as error:
-            self.say(f"no floor beside {name}, as {error}")
+            self.notify(f"{name} has no floor: {error}")
             return {}
         floors = {part: measure.value for part, measure in measured.items()}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             disk.write_text(path, json.dumps(floors))
         except OSError as error:
-            self.say(f"floors cannot be kept in {path.parent} ({error}): set REMUDA_CACHE")
+            self.notify(
+                f"cannot keep floors in {path.parent} ({error}): set REMUDA_CACHE to a folder "
+                "that can be written to"
+            )
         return floors
 
 
 def _read(path: Path) -> dict[str, float] | None:
-    """None where it is absent or damaged: then it is measured again."""
+    """Return floors from the cache; None if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    is_whole = isinstance(found, dict) and all(
-        isinstance(x, float) and math.isfinite(x) for x in found.values()
-    )
-    return found if found and is_whole else None
+    if not isinstance(found, dict) or not found:
+        return None
+    intact = all(isinstance(x, float) and math.isfinite(x) for x in found.values())
+    return found if intact else None

@@ -1,4 +1,4 @@
-"""Mean and covariance of features, gathered batch by batch."""
+"""Mean and covariance of features, accumulated batch by batch."""
 
 import torch
 from torch import Tensor
@@ -6,15 +6,16 @@ from torch import Tensor
 from remuda.errors import UserError
 from remuda.scores.checks import check_rows
 
-_CHUNK = 4096  # rows that are turned into float64 at once
+_CHUNK = 4096  # rows that are converted to float64 at once
 
 
 class Gaussian:
-    """The normal distribution with the mean and the unbiased covariance (divided by n - 1) of the features seen so far.
+    """The normal distribution with the mean and covariance of the features added so far.
 
-    Kept are the count, the mean and the scatter matrix, the sum of (x - mean)(x - mean)^T, in float64. Batches are
-    joined by the formula of Chan, Golub and LeVeque (1983), which never subtracts large sums from each other: how the
-    features are cut into batches changes the last digits alone.
+    The covariance is unbiased (divided by n - 1). The state is the count, the mean and the scatter
+    matrix, the sum of (x - mean)(x - mean)^T, in float64. Batches are joined by the formula of
+    Chan, Golub and LeVeque (1983), which never subtracts large sums from each other: batch sizes
+    change only the last digits.
     """
 
     def __init__(self, width: int, device: torch.device | str = "cpu") -> None:
@@ -24,7 +25,7 @@ class Gaussian:
 
     @classmethod
     def of(cls, features: Tensor) -> "Gaussian":
-        """The Gaussian of features (n, d), on their device."""
+        """Return the Gaussian of features (n, d), on their device."""
         check_rows(features, "images", at_least=1)
         gaussian = cls(features.shape[1], features.device)
         gaussian.update(features)
@@ -32,22 +33,23 @@ class Gaussian:
 
     @property
     def width(self) -> int:
+        """Return the number of features per image."""
         return len(self._mean)
 
     @property
     def mean(self) -> Tensor:
-        """(d,) float64."""
+        """Return the mean, (d,) float64."""
         self._need(1)
         return self._mean.clone()
 
     @property
     def covariance(self) -> Tensor:
-        """(d, d) float64, symmetric to the bit."""
+        """Return the covariance, (d, d) float64, symmetric to the bit."""
         self._need(2)
         return (self._scatter + self._scatter.T) / (2.0 * (self.count - 1))
 
     def update(self, features: Tensor) -> None:
-        """Adds features (n, d); none of them where one is not finite."""
+        """Add features (n, d); add none if any is not finite."""
         check_rows(features, "images", at_least=0)
         self._check_width(features.shape[1])
         for start in range(0, len(features), _CHUNK):
@@ -56,14 +58,14 @@ class Gaussian:
             self._join(len(rows), mean, rows - mean)
 
     def merge(self, other: "Gaussian") -> None:
-        """Adds what the other has seen."""
+        """Add the features of another Gaussian."""
         self._check_width(other.width)
         if other.count:
             self._scatter += other._scatter.to(self._scatter)
             self._join(other.count, other._mean.to(self._mean), self._mean.new_zeros(0, self.width))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The whole state, as safetensors stores it."""
+        """Return the whole state, ready for safetensors."""
         return {
             "count": torch.tensor(self.count),
             "mean": self._mean.clone(),
@@ -72,18 +74,21 @@ class Gaussian:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "Gaussian":
-        """The inverse of tensors, on the device that they are on."""
-        remedy = "delete the file, and it is made anew"
+        """Restore a Gaussian from ``tensors()``, on their device."""
+        remedy = "delete the file; it is then rebuilt"
         if set(tensors) != {"count", "mean", "scatter"} or tensors["mean"].ndim != 1:
-            raise UserError(f"these tensors are no statistics of features: {remedy}")
+            raise UserError(f"these tensors are not statistics of features: {remedy}")
         count, mean, scatter = tensors["count"], tensors["mean"], tensors["scatter"]
-        whole = count.shape == () and not count.is_floating_point() and int(count) >= 0
-        shapes = (
-            scatter.shape == (len(mean), len(mean)) and mean.dtype == scatter.dtype == torch.float64
+        intact = (
+            count.shape == ()
+            and not count.is_floating_point()
+            and int(count) >= 0
+            and scatter.shape == (len(mean), len(mean))
+            and mean.dtype == scatter.dtype == torch.float64
+            and bool(mean.isfinite().all())
+            and bool(scatter.isfinite().all())
         )
-        if not (
-            whole and shapes and bool(mean.isfinite().all()) and bool(scatter.isfinite().all())
-        ):
+        if not intact:
             raise UserError(f"these statistics of features are damaged: {remedy}")
         gaussian = cls(len(mean), mean.device)
         gaussian.count = int(count)
@@ -92,10 +97,10 @@ class Gaussian:
         return gaussian
 
     def _join(self, count: int, mean: Tensor, centred: Tensor) -> None:
-        """Joins count rows with this mean; centred (n, d) holds those whose scatter is still to be added."""
+        """Join ``count`` rows with this mean; add the scatter of ``centred`` (n, d)."""
         total = self.count + count
         shift = mean - self._mean
-        # The scatter that comes from the distance of the two means is that of one more row.
+        # The distance of the two means adds the scatter of one more row.
         between = shift * (self.count * count / total) ** 0.5
         rows = torch.cat([centred, between[None]])
         self._scatter.addmm_(rows.T, rows)
@@ -105,12 +110,13 @@ class Gaussian:
     def _check_width(self, width: int) -> None:
         if width != self.width:
             raise UserError(
-                f"these statistics are of {self.width} features per image, but {width} arrived: take all features from "
-                "the same network"
+                f"these statistics have {self.width} features per image, but {width} arrived: use "
+                "the same feature extractor for all images"
             )
 
     def _need(self, count: int) -> None:
         if self.count < count:
             raise UserError(
-                f"a mean needs at least 1 image and a covariance 2, but {self.count} arrived: add features first"
+                f"a mean needs at least 1 image and a covariance 2, but {self.count} arrived: add "
+                "features first"
             )

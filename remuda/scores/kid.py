@@ -1,7 +1,8 @@
-"""The kernel distance: KID, where the features are those of Inception.
+"""The kernel distance; with Inception features it is the KID.
 
-Binkowski et al., "Demystifying MMD GANs", 2018: the squared maximum mean discrepancy between the features of real
-and generated images under the kernel k(x, y) = (x.y / d + 1)^3, estimated without bias on random subsets.
+Binkowski et al., "Demystifying MMD GANs", 2018: the squared maximum mean discrepancy between the
+features of real and generated images under the kernel k(x, y) = (x.y / d + 1)^3, estimated without
+bias on random subsets.
 """
 
 import torch
@@ -17,18 +18,19 @@ _BLOCK = 1 << 24  # kernel values that are held at once
 def kernel_distance(
     real: Tensor, fake: Tensor, num_subsets: int = 100, subset_size: int = 1000, *, key: int
 ) -> tuple[float, float]:
-    """Mean and standard deviation of the estimates on num_subsets pairs of subsets.
+    """Return mean and standard deviation of the estimates on ``num_subsets`` pairs of subsets.
 
-    Each subset is drawn without replacement, from real and from fake on their own, by key; different subsets may
-    share images. The estimates have no bias, so the mean does not depend on the count of images but for chance, and
-    may fall a little below 0. The standard deviation is that of the estimates about their mean, divided by
-    num_subsets, not num_subsets - 1, as in the paper's code: it says how far *one* subset's estimate strays.
-    The error of the mean is smaller, but not by the root of num_subsets, as the subsets overlap.
+    ``key`` draws each subset without replacement, separately from real and from fake; different
+    subsets may share images. The estimates have no bias: up to chance, the mean does not depend on
+    the number of images, and it may fall a little below 0. The standard deviation is that of the
+    estimates about their mean, divided by num_subsets, not num_subsets - 1, as in the paper's code:
+    it says how far the estimate of *one* subset strays. The error of the mean is smaller, but not
+    by the root of num_subsets, because the subsets overlap.
     """
     if num_subsets < 1 or subset_size < 2:
         raise UserError(
-            f"a kernel distance needs at least 1 subset of at least 2 images, not {num_subsets} of {subset_size}: "
-            "raise num_subsets or subset_size"
+            f"a kernel distance needs at least 1 subset of at least 2 images, not {num_subsets} "
+            f"of {subset_size}: raise num_subsets or subset_size"
         )
     check_features(real, "real images")
     check_features(fake, "generated images")
@@ -36,8 +38,8 @@ def kernel_distance(
     for features, name in ((real, "real"), (fake, "generated")):
         if len(features) < subset_size:
             raise UserError(
-                f"subsets of {subset_size} images cannot be drawn from {len(features)} {name} ones: take more images, "
-                f"or a subset_size of at most {len(features)}"
+                f"subsets of {subset_size} images cannot be drawn from {len(features)} {name} "
+                f"ones: use more images, or a subset_size of at most {len(features)}"
             )
     fake = fake.to(real.device)
     streams = torch.tensor(key, device=real.device)
@@ -52,19 +54,19 @@ def kernel_distance(
 
 
 def squared_discrepancy(x: Tensor, y: Tensor) -> Tensor:
-    """The unbiased estimate of MMD^2 from all of x (n, d) and y (m, d), a float64 scalar; n and m may differ."""
+    """Return the unbiased estimate of MMD^2 from all of x (n, d) and y (m, d), a float64 scalar."""
     x, y = x.double(), y.double()
     return _mean_of_pairs(x) + _mean_of_pairs(y) - 2 * _sum(x, y) / (len(x) * len(y))
 
 
 def _mean_of_pairs(x: Tensor) -> Tensor:
-    """The mean kernel value of two different rows."""
+    """Return the mean kernel value of two different rows."""
     own = _kernel(x.square().sum(1), x.shape[1]).sum()
     return (_sum(x, x) - own) / (len(x) * (len(x) - 1))
 
 
 def _sum(x: Tensor, y: Tensor) -> Tensor:
-    """The sum of the kernel's values between all rows of x and all of y."""
+    """Return the sum of the kernel values between all rows of x and all rows of y."""
     num_rows = max(1, _BLOCK // len(y))
     blocks = [_kernel(rows @ y.T, y.shape[1]).sum() for rows in x.split(num_rows)]
     return torch.stack(blocks).sum()

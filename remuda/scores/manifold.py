@@ -1,9 +1,10 @@
-"""Precision, recall, density and coverage: is what is generated real, and is what is real generated?
+"""Precision, recall, density and coverage: are the samples realistic, and do they cover the data?
 
-Kynkäänniemi et al., "Improved precision and recall metric for assessing generative models", 2019: the manifold of a
-set of images is the union of the balls about each of them that just reach its k-th nearest neighbour in the set.
-Naeem et al., "Reliable fidelity and diversity metrics for generative models", 2020: density and coverage, which one
-outlier with a vast ball does not spoil.
+Kynkäänniemi et al., "Improved precision and recall metric for assessing generative models", 2019:
+the manifold of a set of images is the union of balls around all images, each of which just reaches
+the image's k-th nearest neighbour in the set.
+Naeem et al., "Reliable fidelity and diversity metrics for generative models", 2020: density and
+coverage, which are robust against a single outlier with a very large ball.
 """
 
 from typing import NamedTuple
@@ -17,16 +18,19 @@ from remuda.scores.distances import blocks, blocks_of_pairs, slack
 
 
 class Result(NamedTuple):
-    precision: float  # part of the generated images that lie in a ball of a real one
-    recall: float  # part of the real images that lie in a ball of a generated one
-    density: float  # number of real balls that a generated image lies in, on average, over k; about 1, may be more
+    """The four scores."""
+
+    precision: float  # part of the generated images that lie in the ball of a real one
+    recall: float  # part of the real images that lie in the ball of a generated one
+    density: float  # mean number of real balls around a generated image, over k; may exceed 1
     coverage: float  # part of the real images with a generated one in their ball
 
 
-def manifold(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
-    """All four, with k = num_neighbours; Kynkäänniemi et al. take 3, Naeem et al. 5.
+def manifold_scores(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
+    """Return all four scores with k = num_neighbours; Kynkäänniemi et al. use 3, Naeem et al. 5.
 
-    Balls are closed, as the first paper writes them. All four depend on both counts: compare at equal ones.
+    Balls are closed, as in the first paper. All four scores depend on both counts: compare them at
+    equal counts.
     """
     if num_neighbours < 1:
         raise UserError(
@@ -39,9 +43,8 @@ def manifold(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
     ties = slack(real)
     real_radii = squared_radii(real, num_neighbours) + ties
     fake_radii = squared_radii(fake, num_neighbours) + ties
-    num_balls = torch.zeros(
-        len(fake), dtype=torch.int64, device=real.device
-    )  # real ones about each generated image
+    # for each generated image, the number of real balls that it lies in
+    num_balls = torch.zeros(len(fake), dtype=torch.int64, device=real.device)
     recalled = torch.zeros(len(real), dtype=torch.bool, device=real.device)
     covered = torch.zeros_like(recalled)
     for place, distances in blocks(fake, real):
@@ -58,7 +61,7 @@ def manifold(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
 
 
 def squared_radii(features: Tensor, num_neighbours: int) -> Tensor:
-    """The squared distance of each row to its k-th nearest among the others, (n,) float64."""
+    """Return the squared distance of each row to its k-th nearest other row, (n,) float64."""
     radii = [
         distances.topk(num_neighbours, largest=False).values.amax(1)
         for _, distances in blocks_of_pairs(features, own=torch.inf)

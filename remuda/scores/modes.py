@@ -1,7 +1,7 @@
-"""Modes that a generator of points has found, where they are known: the data sets `ring` and `grid`.
+"""Modes that a generator of points covers; the data sets `ring` and `grid` have known modes.
 
-The measures are those of Srivastava et al., "VEEGAN", 2017, and of Lin et al., "PacGAN", 2018. Points and centres
-are both as the data set stores them, scaled into (-1, 1), which is also what generators make.
+The measures are those of Srivastava et al., "VEEGAN", 2017, and of Lin et al., "PacGAN", 2018.
+Points and centres are scaled into (-1, 1), as the data set stores them and generators make them.
 """
 
 import math
@@ -14,35 +14,38 @@ from remuda.data.synthetic import Modes
 from remuda.errors import UserError
 from remuda.scores.checks import check_features
 
-# A sample is of high quality within so many standard deviations of the nearest centre. 98.9 % of the data are:
-# 1 - exp(-3^2 / 2).
+# A sample is of high quality within this many standard deviations of the nearest centre. 98.9 % of
+# the data are: 1 - exp(-3^2 / 2).
 NUM_DEVIATIONS = 3.0
 
-# A mode is covered when this part of its fair share, n / modes, is there in high quality. The papers are content with
-# one sample, but of 2,500 samples uniform noise has one or two near each mode of the grid, and would cover 21 of 25.
-# A tenth of the fair share is 10 samples there, which noise all but never reaches.
+# A mode is covered when its high-quality samples are at least this part of its fair share,
+# n / modes. The papers require one sample, but uniform noise puts one or two of 2,500 samples near
+# each mode of the grid, and would cover 21 of 25. A tenth of the fair share is 10 samples there,
+# which noise almost never reaches.
 COVERED = 0.1
 MIN_SHARE = 10  # samples per mode; with fewer, a perfect generator may miss a mode by chance
 
 
 class ModeResult(NamedTuple):
+    """Scores of points."""
+
     num_modes: int
     num_covered: int
     high_quality: float  # part of the samples
-    total_variation: (
-        float  # between the histogram of nearest modes, of all samples, and equal shares; 0 to 1
-    )
+    # of the nearest modes of all samples from equal shares, 0 to 1
+    total_variation: float
     reverse_kl: float  # of the same: KL(generated || equal), 0 to log(num_modes)
 
 
 def mode_scores(points: Tensor, modes: Modes) -> ModeResult:
-    """Of points (n, 2) or (n, 2, 1, 1)."""
+    """Return the scores of points (n, 2) or (n, 2, 1, 1)."""
     points = points.flatten(1) if points.ndim > 1 else points
     num_modes = len(modes.centres)
     check_features(points, "generated points", at_least=MIN_SHARE * num_modes)
     if points.shape[1] != 2:
         raise UserError(
-            f"modes lie in the plane, but samples have {points.shape[1]} numbers each: score modes on ring or grid"
+            f"modes lie in the plane, but samples have {points.shape[1]} numbers each: score "
+            "modes on ring or grid"
         )
     centres = torch.tensor(modes.centres, dtype=torch.float64, device=points.device)
     offsets = points.double()[:, None] - centres  # (n, modes, 2)

@@ -14,38 +14,39 @@ _CHUNK = 256  # queries whose neighbours are compared coordinate by coordinate a
 
 
 class Neighbours(NamedTuple):
+    """The nearest rows of the training set for each of n queries."""
+
     distances: Tensor  # (n, k) float64, ascending
     indices: Tensor  # (n, k) rows of the training set
 
 
 class Copying(NamedTuple):
+    """How close samples are to the training set."""
+
     fraction: float  # of the samples that are nearer to the training set than the threshold
-    threshold: float  # the distance that a given part of the held-out images falls below
-    median_ratio: (
-        float  # median distance of samples over that of held-out images; far below 1: copies
-    )
+    threshold: float  # quantile of the distances of held-out images
+    median_ratio: float  # median distance of samples over that of held-out images; copies: near 0
 
 
 def pixels(images: Tensor) -> Tensor:
-    """Images (n, C, H, W) as rows of float32 in [-1, 1]: features, for neighbours in the space of pixels."""
+    """Return images (n, C, H, W) as rows of float32 in [-1, 1], to find neighbours by pixels."""
     return to_unit(images).flatten(1)
 
 
 def nearest(queries: Tensor, training: Tensor, num_neighbours: int = 1) -> Neighbours:
-    """The num_neighbours rows of training (m, d) nearest to each row of queries (n, d), on the device of training.
+    """Return the rows of training (m, d) nearest to each row of queries (n, d).
 
-    Distances are Euclidean, and those of exact copies are exactly 0.
+    Distances are Euclidean, and exactly 0 for exact copies. Results are on the device of
+    ``training``.
     """
     if num_neighbours < 1:
-        raise UserError(
-            f"at least 1 neighbour can be looked for, not {num_neighbours}: raise num_neighbours"
-        )
+        raise UserError(f"num_neighbours must be at least 1, not {num_neighbours}")
     check_rows(queries, "samples", at_least=1)
     check_rows(training, "training images", at_least=num_neighbours)
     if queries.shape[1] != training.shape[1]:
         raise UserError(
-            f"samples have {queries.shape[1]} features each, but training images {training.shape[1]}: take both from "
-            "the same network, or both as pixels"
+            f"samples have {queries.shape[1]} features each, but training images "
+            f"{training.shape[1]}: use the same feature extractor for both, or pixels for both"
         )
     queries = queries.to(training.device)
     found = [
@@ -56,27 +57,26 @@ def nearest(queries: Tensor, training: Tensor, num_neighbours: int = 1) -> Neigh
 
 
 def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 0.01) -> Copying:
-    """How many generated images are nearer to a training image than new real images ever are.
+    """Measure how many generated images are closer to a training image than new real images are.
 
-    The distance to the nearest training image is measured for real images that were not trained on (the test split);
-    the threshold is the given quantile of these distances. A generator that has learnt the distribution puts about
-    that quantile of its samples below the threshold, so a fraction far above it means copies. A blurred or
-    poor generator stays far from everything and gets a fraction of 0: this is a test for copying, not of quality.
-    The held-out images must not be duplicates of training images.
+    The threshold is a quantile of the distances from held-out real images (the test split) to their
+    nearest training images. A generator that has learnt the distribution puts about that quantile
+    of its samples below the threshold, so a much larger fraction means copies. A blurred or poor
+    generator stays far from all images and gets a fraction of 0: this measures copying, not
+    quality. The held-out images must not be duplicates of training images.
     """
     if not 0 < quantile < 1:
-        raise UserError(
-            f"a quantile lies between 0 and 1, but is {quantile}: the customary one is 0.01"
-        )
+        raise UserError(f"quantile must lie between 0 and 1, not {quantile}: 0.01 is customary")
     check_features(fake, "generated images")
     check_features(held_out, "held-out images", at_least=round(1 / quantile))
     check_features(training, "training images")
     expected = nearest(held_out, training).distances[:, 0]
     threshold = expected.quantile(quantile)
     if float(threshold) == 0:
+        duplicates = float((expected == 0).double().mean())
         raise UserError(
-            f"{float((expected == 0).double().mean()):.1%} of the held-out images are in the training set themselves, "
-            "so copies cannot be told from new images: hold out others, or raise quantile"
+            f"{duplicates:.1%} of the held-out images are also in the training set, so copies "
+            "cannot be told from new images: hold out other images, or raise quantile"
         )
     distances = nearest(fake, training).distances[:, 0]
     return Copying(
@@ -87,7 +87,7 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
 
 
 def _measured(queries: Tensor, training: Tensor, indices: Tensor) -> Neighbours:
-    """Their distances, from the differences themselves: the formula that found them does not give copies a 0."""
+    """Measure distances from coordinate differences, which are exactly 0 for copies."""
     measured = []
     for rows, chosen in zip(queries.split(_CHUNK), indices.split(_CHUNK), strict=True):
         measured.append((training[chosen].double() - rows.double()[:, None]).square().sum(2).sqrt())

@@ -1,4 +1,4 @@
-"""Arithmetic for the networks that judge: full float32, and the same bits each time."""
+"""Arithmetic of feature extractors: full float32, and the same bits each time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +8,9 @@ import torch
 
 @contextmanager
 def full_float32(device: torch.device) -> Iterator[None]:
-    """Convolutions and products without TF32, by repeatable algorithms, whatever a run has set for its training.
+    """Turn off TF32 and nondeterministic algorithms, whatever the run uses for training.
 
-    On a GPU PyTorch computes convolutions in TF32 unless told otherwise; a CPU has nothing to switch off.
+    On a GPU, PyTorch computes convolutions in TF32 by default. A CPU needs no change.
     """
     if device.type != "cuda":
         yield
@@ -28,7 +28,7 @@ def full_float32(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
-    """On a CPU, one thread: sums then have one order, whatever number of threads the process was given."""
+    """Use one thread on a CPU, so that sums have the same order for any number of threads."""
     before = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)

@@ -1,6 +1,5 @@
-"""What the real images look like to a feature network: computed once, and kept in the cache."""
+"""The real images that samples are compared with; their features are computed once and cached."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,87 +10,88 @@ from torch import Tensor
 from remuda.data import Dataset
 from remuda.data.partitions import evenly
 from remuda.errors import UserError
-from remuda.scores.base import FeatureNetwork, Features
+from remuda.scores.base import FeatureExtractor, Features
 from remuda.scores.digests import image_digest, tensor_digest, text_digest
 from remuda.scores.features import cache
 from remuda.scores.gaussian import Gaussian
+from remuda.system.text import Notify
 
-SAMPLE = 10_000  # images whose features are kept; the mean and the covariance are those of all
-_CHUNK = 5_000  # images that are looked at between two updates of the statistics
+SAMPLE = 10_000  # images whose features are kept; mean and covariance are those of all images
+_CHUNK = 5_000  # images between two updates of the statistics
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """One split of the data."""
+    """One split of the data, with its features."""
 
     name: str  # of the data set
     split: str
     images: Tensor
     labels: Tensor
     digest: str  # of the images
-    key: str  # of images and labels: of which ones the features are kept depends on these
-    gaussian: Gaussian | None  # of the features of all images; None where no network looks at them
+    key: str  # digest of images and labels, which together decide whose features are kept
+    gaussian: Gaussian | None  # of the features of all images; None without a feature extractor
     features: Features | None  # of the images at ``rows``
     rows: Tensor  # spread evenly over the classes
 
     @property
     def sample_labels(self) -> Tensor:
+        """Return the labels of the images whose features are kept."""
         return self.labels[self.rows]
 
 
-def look(
+def make_reference(
     dataset: Dataset,
     split: str,
-    network: FeatureNetwork | None,
+    extractor: FeatureExtractor | None,
     device: torch.device,
-    say: Callable[[str], None],
+    notify: Notify,
 ) -> Reference:
-    """Through the network's eyes, or without one."""
+    """Compute the features of a split, or read them from the cache."""
     digest = image_digest(dataset.images)
     key = text_digest(f"{digest} {tensor_digest({'labels': dataset.labels})}")
     rows = torch.from_numpy(evenly(dataset.labels.numpy(), SAMPLE))
     gaussian = features = None
-    if network is not None:
-        path = (
-            cache.folder("references")
-            / f"{network.name}-{text_digest(f'{key} {network.digest} {SAMPLE}')}.st"
-        )
-        found = _read(path, device, say)
+    if extractor is not None:
+        name = f"{extractor.name}-{text_digest(f'{key} {extractor.digest} {SAMPLE}')}.st"
+        path = cache.folder("references") / name
+        found = _read(path, device, notify)
         if found is None:
-            say(
-                f"{network.name} looks at the {len(dataset.images):,} {split} images, once for these data"
+            notify(
+                f"computing {extractor.name} features of {len(dataset.images):,} {split} images, "
+                "once for these data"
             )
-            found = _look_at_all(dataset.images, rows, network)
-            _keep(path, found, say)
+            found = _compute(dataset.images, rows, extractor)
+            _keep(path, found, notify)
         gaussian, features = found
     return Reference(
         dataset.name, split, dataset.images, dataset.labels, digest, key, gaussian, features, rows
     )
 
 
-def _look_at_all(
-    images: Tensor, rows: Tensor, network: FeatureNetwork
+def _compute(
+    images: Tensor, rows: Tensor, extractor: FeatureExtractor
 ) -> tuple[Gaussian, Features]:
+    """Return the statistics of the features of all images, and the features at ``rows``."""
     wanted = torch.zeros(len(images), dtype=torch.bool)
     wanted[rows] = True
     gaussian: Gaussian | None = None
     kept: list[Features] = []
-    for some in torch.arange(len(images)).split(_CHUNK):
-        seen = network(images[some])
+    for chunk in torch.arange(len(images)).split(_CHUNK):
+        features = extractor(images[chunk])
+        device = features.values.device
         if gaussian is None:
-            gaussian = Gaussian(seen.values.shape[1], seen.values.device)
-        gaussian.update(seen.values)
-        kept.append(seen.rows(wanted[some].nonzero()[:, 0].to(seen.values.device)))
+            gaussian = Gaussian(features.values.shape[1], device)
+        gaussian.update(features.values)
+        kept.append(features.rows(wanted[chunk].nonzero()[:, 0].to(device)))
     if gaussian is None:
-        raise UserError("a split without images cannot be a reference: score against the other one")
+        raise UserError("a split without images cannot be a reference: use the other split")
     values = torch.cat([part.values for part in kept])
     probabilities = [part.probabilities for part in kept if part.probabilities is not None]
     return gaussian, Features(values, torch.cat(probabilities) if probabilities else None)
 
 
-def _read(
-    path: Path, device: torch.device, say: Callable[[str], None]
-) -> tuple[Gaussian, Features] | None:
+def _read(path: Path, device: torch.device, notify: Notify) -> tuple[Gaussian, Features] | None:
     if not path.is_file():
         return None
     try:
@@ -105,11 +105,11 @@ def _read(
         tensors["count"] = tensors["count"].cpu()
         return Gaussian.from_tensors(tensors), features
     except (OSError, SafetensorError, KeyError, UserError) as error:
-        say(f"{path} cannot be used ({error}), so the reference is computed again")
+        notify(f"cannot use {path} ({error}); computing the features of the reference again")
         return None
 
 
-def _keep(path: Path, found: tuple[Gaussian, Features], say: Callable[[str], None]) -> None:
+def _keep(path: Path, found: tuple[Gaussian, Features], notify: Notify) -> None:
     gaussian, features = found
     tensors = gaussian.tensors() | {"features": features.values}
     if features.probabilities is not None:
@@ -117,6 +117,7 @@ def _keep(path: Path, found: tuple[Gaussian, Features], say: Callable[[str], Non
     try:
         cache.write(path, tensors, {"digest": tensor_digest(tensors)})
     except OSError as error:
-        say(
-            f"statistics of the reference cannot be kept in {path.parent} ({error}): set REMUDA_CACHE"
+        notify(
+            f"cannot keep the features of the reference in {path.parent} ({error}): set "
+            "REMUDA_CACHE to a folder that can be written to"
         )

@@ -1,6 +1,12 @@
-"""Words for numbers, the same in every message and table."""
+"""Words for numbers, the same in every message and table; where messages go."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+Notify = Callable[[str], None]  # receives messages for the user, such as "computing features"
+
+
+def ignore(message: str) -> None:
+    """Drop a message: a library call prints nothing unless it is given a ``notify``."""
 
 
 def duration(seconds: float) -> str:

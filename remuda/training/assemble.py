@@ -21,7 +21,7 @@ from remuda.model.model import Model
 from remuda.record import checkpoints
 from remuda.record.checkpoints import Checkpoint
 from remuda.record.record import DataFacts
-from remuda.scores.features.network import find_network
+from remuda.scores.features.extractor import find_extractor
 from remuda.strategies import Context, Strategy
 from remuda.strategies.base import FeatureExtractor
 from remuda.system.devices import find_device, usable_cores
@@ -182,7 +182,7 @@ def _feature_extractor(
     whole = replace(config.data, limit=0, partition="auto")  # the classifier is that of the scores
     with world.root_first():
         say = print if world.is_root else lambda text: None
-        network = find_network(whole, dataset.shape, config.scores.classifier, device, say)
+        network = find_extractor(whole, dataset.shape, config.scores.classifier, device, say)
     return lambda images: network(to_bytes(images)).values
 
 

@@ -11,7 +11,7 @@ from remuda.config import RunConfig
 from remuda.engines.communicator import Lost
 from remuda.errors import Interrupted, UserError
 from remuda.model.samples import write_grid
-from remuda.model.scoring import evaluator_of, score_round
+from remuda.model.scoring import make_evaluator, score_round
 from remuda.record import environment
 from remuda.record.checkpoints import Checkpoint
 from remuda.record.record import Record
@@ -64,7 +64,7 @@ class Scribe(Bystander):
         if config.run.tensorboard:
             progress = Several(progress, EventFiles(record.folder / "tensorboard"))
         self.record, self.config, self.herd, self.progress = record, config, herd, progress
-        self.judge = None
+        self.evaluator = None
         self.has_begun = False
 
     def __enter__(self):
@@ -105,7 +105,7 @@ class Scribe(Bystander):
                 replace(self.config, data=self.config.data.at_root()),
                 self.herd.num_labels,
             )
-            self.judge = evaluator_of(config, engine.device, self.progress.note, num_labels)
+            self.evaluator = make_evaluator(config, engine.device, self.progress.note, num_labels)
         self.record.add_environment(
             {**environment.describe(engine.device), "ranks": engine.num_ranks}
         )
@@ -171,14 +171,14 @@ class Scribe(Bystander):
         if is_due(t, run.sample_every, run.rounds) and not path.exists():
             write_grid(self.herd.model(state, t), path)
         if (
-            self.judge is not None
+            self.evaluator is not None
             and is_due(t, scores.every, run.rounds)
             and not self.record.has_scores(t)
         ):
             score_round(
                 self.record,
                 self.herd.model(state, t),
-                self.judge,
+                self.evaluator,
                 scores.samples,
                 self.progress.note,
             )

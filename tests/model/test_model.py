@@ -32,14 +32,14 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["herd", "conditional", "plain"])
-def test_samples_are_bytes_and_repeat(runs, name):
+def test_samples_are_bytes_and_reproducible(runs, name):
     model = remuda.load(runs / name)
     images = model.sample(5)
     assert images.shape == (5, 1, 8, 8) and images.dtype == torch.uint8
     assert torch.equal(images, model.sample(5)) and not torch.equal(images, model.sample(5, seed=1))
 
 
-def test_more_samples_begin_with_the_same(runs):
+def test_a_larger_n_keeps_the_earlier_samples(runs):
     model = remuda.load(runs / "herd")
     few, many = model.sample(3, labels=1), model.sample(1200, labels=1)  # more than one chunk
     assert (few.int() - many[:3].int()).abs().max() <= 1
@@ -47,7 +47,7 @@ def test_more_samples_begin_with_the_same(runs):
 
 
 @pytest.mark.parametrize("name", ["herd", "conditional"])
-def test_labels_by_number_name_and_list(runs, name):
+def test_labels_are_numbers_names_or_lists(runs, name):
     model = remuda.load(runs / name)
     by_number = model.sample(4, labels=2)
     assert torch.equal(by_number, model.sample(4, labels="2"))
@@ -60,12 +60,12 @@ def test_labels_by_number_name_and_list(runs, name):
 
 
 @pytest.mark.parametrize("label", [3, -1, 10, "cat", "3"])
-def test_a_label_out_of_range_is_refused(runs, label):
+def test_a_label_out_of_range_is_an_error(runs, label):
     with pytest.raises(UserError, match="labels are 0 to 2, named 0, 1, 2"):
         remuda.load(runs / "herd").sample(1, labels=label)
 
 
-def test_other_wrong_requests(runs):
+def test_other_wrong_requests_are_errors(runs):
     model = remuda.load(runs / "herd")
     with pytest.raises(UserError, match="at least 1"):
         model.sample(0)
@@ -82,27 +82,31 @@ def test_points_are_floats(runs):
     assert points.shape == (7, 2, 1, 1) and points.dtype == torch.float32
 
 
-def test_an_earlier_checkpoint(runs):
+def test_an_earlier_checkpoint_can_be_loaded(runs):
     early, late = remuda.load(runs / "herd", checkpoint=1), remuda.load(runs / "herd")
     assert (early.round, late.round) == (1, 2)
     with pytest.raises(UserError, match="there are 1, 2"):
         remuda.load(runs / "herd", checkpoint=7)
 
 
-def test_a_damaged_checkpoint_is_named(runs, tmp_path):
+def test_a_damaged_checkpoint_is_reported_and_skipped(runs, tmp_path):
     folder = shutil.copytree(runs / "plain", tmp_path / "run")
     (folder / "checkpoints" / "round-000002" / "state.safetensors").write_bytes(b"torn")
-    said = []
-    assert remuda.load(folder, say=said.append).round == 1
-    assert (
-        len(said) == 1
-        and "round-000002 is damaged" in said[0]
-        and said[0].endswith("that of round 1 is taken")
-    )
+    messages = []
+    assert remuda.load(folder, notify=messages.append).round == 1
+    (message,) = messages
+    assert "round-000002 is damaged" in message
+    assert message.endswith("using the checkpoint of round 1")
 
 
-def test_more_samples_than_memory_holds_are_refused(runs):
-    with pytest.raises(
-        UserError, match=r"100,000,000,000,000 samples need .* GiB of memory, and .* are free"
-    ):
+def test_loading_prints_nothing(runs, tmp_path, capfd):
+    folder = shutil.copytree(runs / "plain", tmp_path / "run")
+    (folder / "checkpoints" / "round-000002" / "state.safetensors").write_bytes(b"torn")
+    remuda.load(folder)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_more_samples_than_fit_into_memory_are_an_error(runs):
+    words = r"100,000,000,000,000 samples need .* GiB of memory, but only .* are free"
+    with pytest.raises(UserError, match=words):
         remuda.load(runs / "plain").sample(10**14)

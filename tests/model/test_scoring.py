@@ -1,4 +1,4 @@
-"""Scores of a herd: while it trains, afterwards, and after a resume."""
+"""Score a herd during training, afterwards, and after a resume."""
 
 import json
 
@@ -34,20 +34,20 @@ def test_a_running_herd_is_scored_and_a_resume_repeats_it(tiny, tmp_path):
         assert (one["name"], one["value"]) == (other["name"], other["value"])
 
 
-def test_scores_of_rounds_that_are_run_again_are_forgotten(tiny, tmp_path):
+def test_scores_of_repeated_rounds_are_removed(tiny, tmp_path):
     record = Record.open(remuda.run(scored(tiny), tmp_path / "run"))
     record.forget_rounds_after(2)
     assert {line["round"] for line in record.scores()} == {2}
     with (record.folder / "scores.jsonl").open("a") as file:
         file.write('{"round": 3, "na')
-    assert {line["round"] for line in record.scores()} == {2}, "a torn line is none"
+    assert {line["round"] for line in record.scores()} == {2}, "an incomplete line is ignored"
 
 
-def test_score_afterwards_goes_into_the_record_and_the_page(tiny, tmp_path):
+def test_a_later_score_goes_into_the_record_and_the_page(tiny, tmp_path, capfd):
     folder = remuda.run(from_dict(tiny), tmp_path / "run")
-    values = remuda.score(
-        folder, checkpoint=2, device="cpu", kinds="fid", samples=100, say=lambda text: None
-    )
+    capfd.readouterr()
+    values = remuda.score(folder, checkpoint=2, device="cpu", kinds="fid", samples=100)
+    assert capfd.readouterr() == ("", ""), "a library call prints nothing"
     assert [value.name for value in values] == ["fid_100_train_lenet"]
     (line,) = Record.open(folder).scores()
     assert line["round"] == 2 and line["value"] == values[0].value and json.dumps(line)
@@ -56,7 +56,7 @@ def test_score_afterwards_goes_into_the_record_and_the_page(tiny, tmp_path):
         remuda.score(folder, device="cpu", reference="validation")
 
 
-def test_a_kind_that_cannot_be_had_stops_before_training(tiny, tmp_path):
-    with pytest.raises(UserError, match="there is no score"):
+def test_an_unknown_kind_fails_before_training(tiny, tmp_path):
+    with pytest.raises(UserError, match="score 'fib' does not exist"):
         remuda.run(scored(tiny, kinds="fib"), tmp_path / "run")
-    assert not (tmp_path / "run").exists(), "nothing is in the way of the same command, put right"
+    assert not (tmp_path / "run").exists(), "the corrected command can use the folder"

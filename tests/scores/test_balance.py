@@ -17,7 +17,7 @@ def test_numbers_by_hand(device):
     assert class_imbalance(probabilities, reference) == pytest.approx(0.5)
 
 
-def test_from_fair_to_one_class():
+def test_fair_classes_and_a_single_class():
     reference = torch.arange(1000) % 10
     near = 0.9 * torch.eye(10) + 0.01
     assert class_imbalance(near[reference[:50]], reference) == pytest.approx(0)
@@ -25,15 +25,15 @@ def test_from_fair_to_one_class():
     assert class_imbalance(one, reference) == pytest.approx(0.9)
 
 
-def test_chance_alone():
-    """The docstring's figure for a fair generator, over 200 draws."""
+def test_imbalance_by_chance():
+    """Check the figure of the docstring for a fair generator over 200 draws."""
     reference = torch.arange(10)
     draws = [random.bits(torch.tensor(random.key(i, "test")), (10_000,)) % 10 for i in range(200)]
     mean = sum(total_variation(draw, reference, 10) for draw in draws) / 200
     assert mean == pytest.approx(0.012, rel=0.05)
 
 
-def test_what_has_no_balance():
+def test_invalid_input_is_an_error():
     good, labels = torch.rand(20, 3).softmax(1), torch.arange(30) % 3
     for probabilities, reference, match in [
         (good[:1], labels, "at least 2 generated images, but there is 1"),

@@ -22,7 +22,7 @@ KEY = random.key(5, "test")
 
 
 def herd(device="cpu"):
-    """Three classes of real and generated features; class 1 is shifted, class 2 repeats itself nearly."""
+    """Return three classes of features; generated class 1 is shifted, class 2 nearly constant."""
     real_labels, fake_labels = torch.arange(120) % 3, torch.arange(90) // 30
     real = normal(120, 6, 0) + 4.0 * real_labels[:, None]
     fake = normal(90, 6, 1) + 4.0 * fake_labels[:, None]
@@ -32,7 +32,7 @@ def herd(device="cpu"):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_each_class_is_scored_alone(device):
+def test_each_class_is_scored_separately(device):
     data = herd(device)
     real, real_labels, fake, fake_labels, _ = data
     pairs = [(real[real_labels == c], fake[fake_labels == c]) for c in range(3)]
@@ -66,19 +66,13 @@ def test_loops_agree(monkeypatch):
     monkeypatch.setattr(distances, "_BLOCK", 50)
     rows = normal(30, 5, shift=100)
     points = rows.double().numpy()
-    expected = np.mean(
-        [
-            np.linalg.norm(a - b)
-            for i, a in enumerate(points)
-            for j, b in enumerate(points)
-            if i != j
-        ]
-    )
+    pairs = [(a, b) for i, a in enumerate(points) for j, b in enumerate(points) if i != j]
+    expected = np.mean([np.linalg.norm(a - b) for a, b in pairs])
     assert mean_distance(rows) == pytest.approx(expected, rel=1e-9)
 
 
 def test_repeated_images():
-    """A class of k images over and over reaches about 1 - 1/k; a single one is an answer, and that is 0."""
+    """A class that repeats k images reaches about 1 - 1/k; a single image gives 0, not an error."""
     real = normal(400, 8)
     zeros, fakes = torch.zeros(400, dtype=torch.int64), torch.zeros(100, dtype=torch.int64)
     for k in (1, 2, 5, 10):
@@ -86,7 +80,7 @@ def test_repeated_images():
         assert ratio == (0 if k == 1 else pytest.approx(1 - 1 / k, abs=0.2))
 
 
-def test_what_has_no_score():
+def test_invalid_input_is_an_error():
     real, real_labels, fake, fake_labels, _ = herd()
     scores = (
         class_frechet_distances,

@@ -1,4 +1,4 @@
-"""The judge as a whole: which scores it gives, how they are called, what they carry."""
+"""Check which scores the evaluator gives, their names, and their protocols."""
 
 from dataclasses import replace
 
@@ -9,14 +9,18 @@ from remuda.data import DataConfig, load
 from remuda.errors import UserError
 from remuda.scores.config import ScoreConfig
 from remuda.scores.evaluator import Evaluator, protocol_name
-from remuda.scores.reference import look
+from remuda.scores.reference import make_reference
 
 CPU = torch.device("cpu")
 DIGITS = DataConfig(name="digits")
 
 
-def judge(data=DIGITS, say=lambda text: None, num_labels=None, classes=None, **settings):
-    return Evaluator(data, ScoreConfig(**settings), CPU, say, num_labels, classes)
+def make(data=DIGITS, notify=lambda text: None, num_labels=None, classes=None, **settings):
+    return Evaluator(data, ScoreConfig(**settings), CPU, notify, num_labels, classes)
+
+
+def by_kind(values):
+    return {value.name.split("_")[0]: value for value in values}
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +29,8 @@ def digits():
 
 
 def test_real_images_reach_their_floor(digits):
-    values = {
-        value.name: value
-        for value in judge(kinds="all", num_labels=10).score(digits.images, digits.labels, 0)
-    }
+    found = make(kinds="all", num_labels=10).score(digits.images, digits.labels, 0)
+    values = {value.name: value for value in found}
     assert set(values) == {
         "fid_296_train_lenet",
         "kid_296_train_lenet",
@@ -49,176 +51,159 @@ def test_real_images_reach_their_floor(digits):
             assert value.floor_samples == 296
     fid = values["fid_296_train_lenet"]
     assert (fid.num_samples, fid.reference, fid.num_reference) == (296, "train", 1501)
-    assert (
-        fid.network == "lenet-digits" and len(fid.network_digest) == len(fid.reference_digest) == 16
-    )
+    assert fid.network == "lenet-digits"
+    assert len(fid.network_digest) == len(fid.reference_digest) == 16
     assert fid.precision == "fp32" and fid.seconds > 0
     assert len(values["class-kid_296_train_lenet"].classes) == 10
     assert values["copying_296_train_pixels"].network == ""
 
 
-def test_the_reference_is_looked_at_once(monkeypatch, tmp_path, digits):
+def test_features_of_the_reference_are_computed_once(monkeypatch, tmp_path, digits):
     monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
-    said: list[str] = []
-    first = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
-    assert sum("looks at" in text for text in said) == 2
-    said.clear()
-    second = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
-    assert not said and first[0].value == second[0].value
+    messages: list[str] = []
+    first = make(notify=messages.append, kinds="fid").score(digits.images, None, 0)
+    assert sum("computing lenet-digits features" in text for text in messages) == 2
+    messages.clear()
+    second = make(notify=messages.append, kinds="fid").score(digits.images, None, 0)
+    assert not messages and first[0].value == second[0].value
     for path in tmp_path.rglob("*.st"):
         path.write_bytes(b"torn")
-    third = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
-    assert sum("cannot be used" in text for text in said) == 2 and third[0].value == first[0].value
+    third = make(notify=messages.append, kinds="fid").score(digits.images, None, 0)
+    assert sum("cannot use" in text for text in messages) == 2
+    assert third[0].value == first[0].value
 
 
 def test_noise_is_far_away_and_copies_are_found(digits):
-    noise = torch.randint(
-        0, 256, (300, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
-    (fid,) = judge(kinds="fid").score(noise, None, 0)
+    draws = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 256, (300, 1, 8, 8), dtype=torch.uint8, generator=draws)
+    (fid,) = make(kinds="fid").score(noise, None, 0)
     assert fid.value > 20 * fid.floor
     training = load(DIGITS).images[:200]
-    (copies,) = judge(kinds="copying").score(training, None, 0)
+    (copies,) = make(kinds="copying").score(training, None, 0)
     assert copies.value == 1.0
 
 
 @pytest.mark.parametrize(
     ("kinds", "words"),
     [
-        ("fib", "there is no score 'fib'"),
-        (" , ", "no score is asked for: known are auto, all, fid"),
-        ("auto,fid", "auto stands for several scores"),
+        ("fib", "score 'fib' does not exist"),
+        (" , ", "no score is selected: choose from auto, all, fid"),
+        ("auto,fid", "auto selects several scores"),
         ("modes", "points of ring and grid"),
         ("fid,modes", "points of ring and grid"),
     ],
 )
-def test_what_cannot_be_had_is_said_at_once(kinds, words):
+def test_an_impossible_kind_fails_immediately(kinds, words):
     with pytest.raises(UserError, match=words):
-        judge(kinds=kinds)
+        make(kinds=kinds)
 
 
-def test_copies_are_looked_for_in_training_images_alone():
+def test_copying_needs_the_training_images_as_reference():
     with pytest.raises(UserError, match="--reference train"):
-        judge(kinds="copying", reference="test")
+        make(kinds="copying", reference="test")
 
 
-def test_a_wrong_name_is_missed_before_anything_is_read():
-    with pytest.raises(UserError, match="there is no score 'fib'"):
-        judge(DataConfig(name="mnist", path="/nowhere"), kinds="fid,fib")
+def test_a_wrong_name_fails_before_data_are_read():
+    with pytest.raises(UserError, match="score 'fib' does not exist"):
+        make(DataConfig(name="mnist", path="/nowhere"), kinds="fid,fib")
 
 
-def test_labels_that_a_model_does_not_know(digits):
+def test_scores_by_class_need_labels(digits):
     with pytest.raises(UserError, match="asked for labels"):
-        judge(kinds="fid,class-kid", num_labels=0)
+        make(kinds="fid,class-kid", num_labels=0)
     with pytest.raises(UserError, match="asked for labels"):
-        judge(kinds="class-kid").score(digits.images, None, 0)
-    names = {value.name.split("_")[0] for value in judge().score(digits.images, None, 0)}
+        make(kinds="class-kid").score(digits.images, None, 0)
+    names = set(by_kind(make().score(digits.images, None, 0)))
     assert names == {"fid", "kid", "digits-score", "tvd"}
 
 
-def test_degenerate_samples_get_a_sentence(digits):
-    strict = judge(kinds="fid")
+def test_degenerate_samples_are_errors(digits):
+    strict = make(kinds="fid")
     with pytest.raises(UserError, match="all 50 samples are equal"):
         strict.score(digits.images[:1].expand(50, -1, -1, -1), None, 0)
     with pytest.raises(UserError, match="no fid"):
         strict.score(digits.images[:1], None, 0)
-    with pytest.raises(UserError, match=r"3 x 8 x 8|3, 8, 8|3x8x8"):
+    with pytest.raises(UserError, match="3 x 8 x 8"):
         strict.score(digits.images.expand(-1, 3, -1, -1), None, 0)
 
 
-def test_floors_are_those_of_all_real_images_whatever_was_drawn(digits):
-    """Of a model that knows three of ten classes, and of samples that lack some class."""
+def test_floors_do_not_depend_on_the_samples_classes(digits):
+    """The model knows three of ten classes, and the samples lack the others."""
     few = digits.labels < 3
-    whole = {
-        value.name.split("_")[0]: value
-        for value in judge(kinds="all").score(digits.images, None, 0)
-    }
-    strict = judge(kinds="all", num_labels=3)
-    part = {
-        value.name.split("_")[0]: value
-        for value in strict.score(digits.images[few], digits.labels[few], 0)
-    }
-    assert (
-        whole["fid"].floor == pytest.approx(2.47, abs=0.005) and whole["fid"].floor_samples == 296
-    )
+    whole = by_kind(make(kinds="all").score(digits.images, None, 0))
+    strict = make(kinds="all", num_labels=3)
+    part = by_kind(strict.score(digits.images[few], digits.labels[few], 0))
+    assert whole["fid"].floor == pytest.approx(2.47, abs=0.005)
+    assert whole["fid"].floor_samples == 296
+    chosen = torch.linspace(0, 295, int(few.sum())).round().long()
+    num_images = int((digits.labels[chosen] < 3).sum())
     for kind in ("class-kid", "class-fid", "diversity"):
-        num_images = int(
-            (digits.labels[torch.linspace(0, 295, int(few.sum())).round().long()] < 3).sum()
-        )
         assert part[kind].floor_samples == num_images and len(part[kind].classes) == 3
-    assert (
-        part["tvd"].floor_samples == int(few.sum())
-        and part["tvd"].floor < 0.2 < 0.6 < part["tvd"].value
-    )
+    assert part["tvd"].floor_samples == int(few.sum())
+    assert part["tvd"].floor < 0.2 < 0.6 < part["tvd"].value
 
 
-def test_a_class_without_samples_is_missed(digits):
-    said, known = [], digits.labels < 9
-    (fid,) = judge(say=said.append, kinds="fid,class-kid", num_labels=10).score(
-        digits.images[known], digits.labels[known], 0
-    )
-    assert fid.name.startswith("fid") and any(
-        "generated images of class 9" in text for text in said
-    )
+def test_a_class_without_samples_is_reported(digits):
+    messages, known = [], digits.labels < 9
+    evaluator = make(notify=messages.append, kinds="fid,class-kid", num_labels=10)
+    (fid,) = evaluator.score(digits.images[known], digits.labels[known], 0)
+    assert fid.name.startswith("fid")
+    assert any("generated images of class 9" in text for text in messages)
 
 
-def test_other_classes_than_those_of_the_run_are_refused(digits):
+def test_other_classes_than_those_of_the_run_are_an_error(digits):
     with pytest.raises(UserError, match="not those that the run was trained on, 0, 1, 7"):
-        judge(kinds="fid", classes=["0", "1", "7"])
-    judge(kinds="fid", classes=list(digits.classes))
+        make(kinds="fid", classes=["0", "1", "7"])
+    make(kinds="fid", classes=list(digits.classes))
 
 
 @pytest.mark.parametrize("content", ["[]", "5", "{}", '{"fid": "x"}', '{"fid": NaN}', "torn"])
 def test_a_damaged_floor_is_measured_again(monkeypatch, tmp_path, digits, content):
     monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
-    (first,) = judge(kinds="fid").score(digits.images, None, 0)
+    (first,) = make(kinds="fid").score(digits.images, None, 0)
     (path,) = (tmp_path / "floors").iterdir()
     path.write_text(content)
-    (again,) = judge(kinds="fid").score(digits.images, None, 0)
+    (again,) = make(kinds="fid").score(digits.images, None, 0)
     assert again.floor == first.floor
 
 
-def test_a_flipped_bit_in_the_cache_is_noticed(monkeypatch, tmp_path, digits):
+def test_a_flipped_bit_in_the_cache_is_detected(monkeypatch, tmp_path, digits):
     monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
-    (first,) = judge(kinds="fid").score(digits.images, None, 0)
+    (first,) = make(kinds="fid").score(digits.images, None, 0)
     for path in (tmp_path / "references").iterdir():
         raw = bytearray(path.read_bytes())
         raw[-9] ^= 64
         path.write_bytes(raw)
-    said: list[str] = []
-    (again,) = judge(say=said.append, kinds="fid").score(digits.images, None, 0)
-    assert (
-        sum("does not match its digest" in text for text in said) == 2
-        and again.value == first.value
-    )
+    messages: list[str] = []
+    (again,) = make(notify=messages.append, kinds="fid").score(digits.images, None, 0)
+    assert sum("does not match its digest" in text for text in messages) == 2
+    assert again.value == first.value
 
 
-def test_other_labels_have_a_cache_of_their_own(monkeypatch, tmp_path, digits):
+def test_other_labels_have_their_own_cache(monkeypatch, tmp_path, digits):
     monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
-    network = judge(kinds="fid").network
-    said: list[str] = []
-    look(replace(digits, labels=digits.labels.flip(0)), "test", network, CPU, said.append)
-    assert len(said) == 1
+    extractor = make(kinds="fid").extractor
+    messages: list[str] = []
+    other = replace(digits, labels=digits.labels.flip(0))
+    make_reference(other, "test", extractor, CPU, messages.append)
+    assert len(messages) == 1
 
 
-def test_points_have_modes():
+def test_points_have_scores_of_modes():
     points = load(DataConfig(name="ring"), "test").images
-    values = {
-        value.name: value.value
-        for value in judge(DataConfig(name="ring")).score(points[:1000], None, 0)
-    }
-    assert (
-        values["modes_1k"] == 8 and values["high-quality_1k"] > 0.95 and values["mode-tvd_1k"] < 0.1
-    )
+    found = make(DataConfig(name="ring")).score(points[:1000], None, 0)
+    values = {value.name: value.value for value in found}
+    assert values["modes_1k"] == 8
+    assert values["high-quality_1k"] > 0.95 and values["mode-tvd_1k"] < 0.1
 
 
-def test_names():
+def test_a_name_states_the_protocol():
     assert protocol_name("fid", 10_000, "train", "inception") == "fid_10k_train_inception"
     assert protocol_name("mnist-score", 10_000, "", "lenet") == "mnist-score_10k_lenet"
     assert protocol_name("kid", 500, "test", "lenet") == "kid_500_test_lenet"
 
 
 def test_a_limit_on_the_training_data_does_not_shrink_the_reference():
-    assert judge(replace(DIGITS, limit=100), kinds="fid").score(
-        load(DIGITS, "test").images, None, 0
-    )[0].num_reference == len(load(DIGITS).labels)
+    evaluator = make(replace(DIGITS, limit=100), kinds="fid")
+    (fid,) = evaluator.score(load(DIGITS, "test").images, None, 0)
+    assert fid.num_reference == len(load(DIGITS).labels)

@@ -14,7 +14,7 @@ from .samples import DEVICES, Passing, normal
 
 
 def exact(mean, covariance, count=100):
-    """The Gaussian with just this mean and covariance."""
+    """Return the Gaussian with exactly this mean and covariance."""
     covariance = torch.as_tensor(covariance, dtype=torch.float64)
     mean = torch.as_tensor(mean, dtype=torch.float64)
     return Gaussian.from_tensors(
@@ -37,10 +37,8 @@ def test_numbers_by_hand():
 def test_covariances_that_commute(rank, device):
     """The distance is |m_a - m_b|^2 + sum of (s_a - s_b)^2 over the deviations, at any rank."""
     turn = rotation(40)
-    a_deviations, b_deviations = (
-        torch.zeros(40, dtype=torch.float64),
-        torch.linspace(0, 3, 40, dtype=torch.float64),
-    )
+    a_deviations = torch.zeros(40, dtype=torch.float64)
+    b_deviations = torch.linspace(0, 3, 40, dtype=torch.float64)
     a_deviations[:rank] = torch.linspace(1, 2, rank)
     a = exact(torch.zeros(40), turn @ a_deviations.square().diag() @ turn.T)
     b = exact(torch.ones(40), turn @ b_deviations.square().diag() @ turn.T)
@@ -93,13 +91,13 @@ def test_fewer_samples_than_features():
 
 
 @pytest.mark.parametrize("count", [2, 20, 400])
-def test_nothing_is_nearer_than_itself(count):
+def test_a_gaussian_is_at_distance_zero_from_itself(count):
     gaussian = Gaussian.of(normal(count, 60))
     distance = frechet_distance(gaussian, gaussian)
     assert 0 <= distance < 1e-6 * float(gaussian.covariance.trace())
 
 
-def test_what_has_no_distance():
+def test_invalid_input_is_an_error():
     good = Gaussian.of(normal(20, 4))
     with pytest.raises(UserError, match="at least 2 images on each side, not 1"):
         frechet_distance(good, Gaussian.of(normal(1, 4)))

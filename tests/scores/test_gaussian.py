@@ -37,17 +37,13 @@ def test_numpy_agrees(device):
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 1000])
 def test_any_batch_size_gives_the_same(batch):
-    features = normal(
-        1000, 12, shift=1000.0
-    )  # a mean far from 0, where sums of squares would lose digits
+    features = normal(1000, 12, shift=1000.0)  # sums of squares would lose digits
     whole, parts = Gaussian.of(features), Gaussian(12)
     for rows in features.split(batch):
         parts.update(rows)
     assert parts.count == 1000
-    assert (
-        relative(parts.mean, whole.mean) < 1e-14
-        and relative(parts.covariance, whole.covariance) < 1e-10
-    )
+    assert relative(parts.mean, whole.mean) < 1e-14
+    assert relative(parts.covariance, whole.covariance) < 1e-10
 
 
 @settings(max_examples=30, deadline=None)
@@ -61,10 +57,8 @@ def test_merging_is_adding(sizes, seed):
         merged.merge(part)
     whole = Gaussian.of(features)
     assert merged.count == whole.count
-    assert (
-        relative(merged.mean, whole.mean) < 1e-12
-        and relative(merged.covariance, whole.covariance) < 1e-10
-    )
+    assert relative(merged.mean, whole.mean) < 1e-12
+    assert relative(merged.covariance, whole.covariance) < 1e-10
 
 
 def test_saved_and_loaded():
@@ -76,7 +70,7 @@ def test_saved_and_loaded():
     assert again.count == 25 and gaussian.count == 20
 
 
-def test_damaged_statistics():
+def test_damaged_statistics_are_an_error():
     good = Gaussian.of(normal(20, 4)).tensors()
     for name, value in [
         ("mean", good["mean"][:3]),
@@ -87,11 +81,11 @@ def test_damaged_statistics():
     ]:
         with pytest.raises(UserError, match="damaged: delete the file"):
             Gaussian.from_tensors({**good, name: value})
-    with pytest.raises(UserError, match="no statistics of features"):
+    with pytest.raises(UserError, match="not statistics of features"):
         Gaussian.from_tensors({"mean": good["mean"]})
 
 
-def test_what_cannot_be_gathered():
+def test_invalid_input_is_an_error():
     gaussian = Gaussian(4)
     with pytest.raises(UserError, match="add features first"):
         _ = gaussian.mean
@@ -102,7 +96,7 @@ def test_what_cannot_be_gathered():
     broken[3, 2] = torch.inf
     with pytest.raises(UserError, match="NaN or infinity"):
         gaussian.update(broken)
-    assert gaussian.count == 1  # nothing of a broken batch is kept
+    assert gaussian.count == 1  # no row of a broken batch is kept
     for wrong in (lambda: gaussian.update(normal(5, 3)), lambda: gaussian.merge(Gaussian(3))):
         with pytest.raises(UserError, match="4 features per image, but 3 arrived"):
             wrong()

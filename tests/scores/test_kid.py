@@ -14,7 +14,7 @@ KEY = random.key(3, "test")
 
 
 def brute_force(x, y):
-    """Two loops and the textbook's formula."""
+    """Apply the textbook formula with two loops."""
     x, y = x.double().numpy(), y.double().numpy()
     width, n, m = x.shape[1], len(x), len(y)
 
@@ -79,8 +79,8 @@ def test_subsets_are_drawn_by_the_key(device):
     assert kernel_distance(real, fake, 3, 10, key=KEY + 1) != (mean, std)
 
 
-def test_no_bias():
-    """Two draws from one distribution are at a distance of 0, whatever the size of the subsets."""
+def test_the_estimate_has_no_bias():
+    """Two draws from one distribution have a distance of about 0 at any subset size."""
     real, fake = normal(1500, 6, 0), normal(1500, 6, 1)
     far, _ = kernel_distance(real, normal(1500, 6, 2, shift=0.3), 30, 200, key=KEY)
     for size in (20, 200):
@@ -88,7 +88,7 @@ def test_no_bias():
         assert abs(mean) < std and abs(mean) < 0.1 * far
 
 
-def test_what_has_no_distance():
+def test_invalid_input_is_an_error():
     good, broken = normal(20, 4), normal(20, 4)
     broken[0, 0] = torch.nan
     for real, fake, match in [
@@ -96,7 +96,7 @@ def test_what_has_no_distance():
         (
             good[:5],
             good,
-            "cannot be drawn from 5 real ones: take more images, or a subset_size of at most 5",
+            "cannot be drawn from 5 real ones: use more images, or a subset_size of at most 5",
         ),
         (good, good[:9], "cannot be drawn from 9 generated ones"),
         (good, broken, "generated images hold NaN or infinity"),

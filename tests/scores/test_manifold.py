@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from remuda.errors import UserError
 from remuda.scores import distances
-from remuda.scores.manifold import manifold
+from remuda.scores.manifold import manifold_scores
 
 from .samples import DEVICES, normal
 
 
 def brute_force(real, fake, k):
-    """Loops over the definitions of the two papers."""
+    """Loop over the definitions of the two papers."""
     real, fake = real.double().cpu(), fake.double().cpu()
 
     def distance(a, b):
@@ -39,7 +39,7 @@ def brute_force(real, fake, k):
 def test_loops_agree(k, device, monkeypatch):
     monkeypatch.setattr(distances, "_BLOCK", 100)
     real, fake = normal(40, 4, 0).to(device), normal(30, 4, 1, shift=0.8, scale=0.6).to(device)
-    result = manifold(real, fake, k)
+    result = manifold_scores(real, fake, k)
     assert result == pytest.approx(brute_force(real, fake, k), rel=1e-12)
     assert all(0 < value < 2 for value in result) and len(set(result)) > 2
 
@@ -48,7 +48,7 @@ def test_loops_agree(k, device, monkeypatch):
 @given(st.integers(0, 1000), st.integers(1, 4), st.floats(0.1, 3))
 def test_loops_agree_on_any_draw(seed, k, scale):
     real, fake = normal(12, 2, seed), normal(9, 2, seed + 1, scale=scale)
-    assert manifold(real, fake, k) == pytest.approx(brute_force(real, fake, k), rel=1e-12)
+    assert manifold_scores(real, fake, k) == pytest.approx(brute_force(real, fake, k), rel=1e-12)
 
 
 def test_numbers_by_hand():
@@ -56,27 +56,27 @@ def test_numbers_by_hand():
     fake = torch.tensor([[0.5], [3.5], [30.0]])  # radii 3, 3, 26.5
     # In real balls: 0.5 in those of 0 and 1; 3.5 in those of 3 and 10; 30 in none.
     # In fake balls: 0 and 1 and 3 (about 0.5 and 3.5); 10 in that of 30.
-    assert manifold(real, fake, 1) == pytest.approx((2 / 3, 1.0, 4 / 3, 1.0))
+    assert manifold_scores(real, fake, 1) == pytest.approx((2 / 3, 1.0, 4 / 3, 1.0))
 
 
-def test_ties_lie_inside():
-    """Balls are closed: a set covers itself, and each image lies in k balls besides its own."""
+def test_ties_lie_inside_the_ball():
+    """Balls are closed: a set covers itself, and each image lies in its own ball and k others."""
     grid = torch.cartesian_prod(torch.arange(5.0), torch.arange(5.0)) / 3 + 7
-    assert manifold(grid, grid, 2)[:2] == (1, 1)
+    assert manifold_scores(grid, grid, 2)[:2] == (1, 1)
     rows = normal(50, 8)
-    assert manifold(rows, rows.clone(), 5) == pytest.approx((1, 1, 6 / 5, 1))
+    assert manifold_scores(rows, rows.clone(), 5) == pytest.approx((1, 1, 6 / 5, 1))
     twins = normal(20, 8).repeat(2, 1)  # balls of radius 0
-    assert manifold(twins, twins, 1) == pytest.approx((1, 1, 2, 1))
+    assert manifold_scores(twins, twins, 1) == pytest.approx((1, 1, 2, 1))
 
 
 def test_same_distribution_has_density_one():
-    result = manifold(normal(1500, 6, 0), normal(1500, 6, 1))
+    result = manifold_scores(normal(1500, 6, 0), normal(1500, 6, 1))
     assert result.density == pytest.approx(1, abs=0.05)
     assert result.coverage == pytest.approx(1 - 2**-5, abs=0.02)  # 1 - (1/2)^k for equal counts
     assert result.precision > 0.7 and result.recall > 0.7
 
 
-def test_what_has_no_manifold():
+def test_invalid_input_is_an_error():
     good, broken = normal(20, 4), normal(20, 4)
     broken[0, 0] = torch.nan
     for real, fake, match in [
@@ -87,6 +87,6 @@ def test_what_has_no_manifold():
         (good, normal(20, 5), "4 features each, but generated ones 5"),
     ]:
         with pytest.raises(UserError, match=match):
-            manifold(real, fake)
+            manifold_scores(real, fake)
     with pytest.raises(UserError, match="raise num_neighbours"):
-        manifold(good, good, 0)
+        manifold_scores(good, good, 0)

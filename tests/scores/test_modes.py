@@ -16,13 +16,12 @@ TWO = Modes(((-0.5, 0.0), (0.5, 0.0)), 0.01)
 def test_numbers_by_hand():
     points = torch.tensor([[-0.5, 0.029]] * 14 + [[-0.5, 0.031]] * 5 + [[0.52, 0.02]])
     result = mode_scores(points, TWO)
-    # 1 of 20 samples is all that is at the second mode: a tenth of its fair share of 10
+    # 1 of 20 samples is at the second mode: a tenth of its fair share of 10
     assert result[:3] == (2, 2, 15 / 20)
     assert result.total_variation == pytest.approx(0.45)
     assert result.reverse_kl == pytest.approx(0.95 * math.log(1.9) + 0.05 * math.log(0.1))
-    assert (
-        mode_scores(torch.cat([points, points[:1]]), TWO).num_covered == 1
-    )  # now the tenth is 1.05
+    more = torch.cat([points, points[:1]])  # now the tenth is 1.05
+    assert mode_scores(more, TWO).num_covered == 1
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -32,18 +31,16 @@ def test_data_have_all_modes(name, device):
     result = mode_scores(points, MODES[name])
     assert result.num_covered == result.num_modes == len(MODES[name].centres)
     assert result.high_quality == pytest.approx(1 - math.exp(-4.5), abs=0.002)
-    assert result.total_variation == pytest.approx(
-        0, abs=1e-9
-    ) and result.reverse_kl == pytest.approx(0, abs=1e-9)
+    assert result.total_variation == pytest.approx(0, abs=1e-9)
+    assert result.reverse_kl == pytest.approx(0, abs=1e-9)
 
 
-def test_lost_modes_are_missed():
+def test_missing_modes_are_not_covered():
     dataset = load(DataConfig(name="grid"))
     result = mode_scores(dataset.images[dataset.labels < 5], MODES["grid"])
     assert result.num_covered == 5 and result.high_quality > 0.98
-    assert result.total_variation == pytest.approx(0.8) and result.reverse_kl == pytest.approx(
-        math.log(5)
-    )
+    assert result.total_variation == pytest.approx(0.8)
+    assert result.reverse_kl == pytest.approx(math.log(5))
 
 
 @pytest.mark.parametrize("name", ["ring", "grid"])
@@ -53,7 +50,7 @@ def test_noise_covers_nothing(name):
     assert result.num_covered == 0 and result.high_quality < 0.05
 
 
-def test_what_has_no_modes():
+def test_invalid_input_is_an_error():
     points = torch.rand(100, 2)
     for wrong, match in [
         (points[:19], "at least 20 generated points, but there are 19"),

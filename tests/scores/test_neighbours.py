@@ -24,7 +24,7 @@ def test_scikit_learn_agrees(k, device, monkeypatch):
     assert torch.allclose(found.distances.cpu(), torch.from_numpy(expected), rtol=1e-9)
 
 
-def test_copies_are_at_no_distance():
+def test_copies_are_at_distance_zero():
     training = normal(400, 50, shift=100)
     found = nearest(training[[7, 300]], training)
     assert found.indices.tolist() == [[7], [300]] and found.distances.tolist() == [[0.0], [0.0]]
@@ -36,7 +36,7 @@ def test_pixels():
     assert nearest(pixels(images), pixels(images)).indices.flatten().tolist() == [0, 1]
 
 
-def test_copying_is_told_from_learning():
+def test_copies_are_distinguished_from_new_samples():
     training, held_out = normal(1000, 12, 0), normal(500, 12, 1)
     honest = copying(normal(1000, 12, 2), held_out, training)
     assert honest.fraction < 0.03 and honest.median_ratio == pytest.approx(1, abs=0.05)
@@ -56,7 +56,7 @@ def test_numbers_by_hand():
     )
 
 
-def test_what_has_no_neighbours():
+def test_invalid_input_is_an_error():
     good, broken = normal(200, 4), normal(200, 4)
     broken[0] = torch.inf
     for queries, training, match in [
@@ -67,15 +67,15 @@ def test_what_has_no_neighbours():
     ]:
         with pytest.raises(UserError, match=match):
             nearest(queries, training, 3)
-    with pytest.raises(UserError, match="raise num_neighbours"):
+    with pytest.raises(UserError, match="num_neighbours must be at least 1"):
         nearest(good, good, 0)
     for args, match in [
         ((good[:1], good, good), "at least 2 generated images, but there is 1"),
         ((good[:1].expand(50, 4), good, good), "all generated images are equal"),
         ((good, good[:99], good), "at least 100 held-out images, but there are 99"),
-        ((good, good, good), "100.0% of the held-out images are in the training set"),
+        ((good, good, good), "100.0% of the held-out images are also in the training set"),
         ((good, broken, good), "held-out images hold NaN"),
-        ((good, good, good, 1.5), "lies between 0 and 1"),
+        ((good, good, good, 1.5), "must lie between 0 and 1"),
     ]:
         with pytest.raises(UserError, match=match):
             copying(*args)

@@ -1,1 +1,1 @@
-"""Feature extractors: the networks by which images are compared."""
+"""Feature extractors: trained networks that turn images into features for scores."""

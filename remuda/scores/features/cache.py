@@ -1,4 +1,4 @@
-"""Where trained classifiers and statistics of reference images are kept between runs."""
+"""Keep trained classifiers and features of reference images between runs."""
 
 import os
 from pathlib import Path
@@ -11,28 +11,24 @@ from remuda.system import disk
 
 
 def folder(name: str) -> Path:
-    """In $REMUDA_CACHE, or in the user's cache."""
+    """Return a folder in $REMUDA_CACHE, or in the user's cache."""
     user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "remuda"
     return Path(os.environ.get("REMUDA_CACHE") or user).expanduser() / name
 
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
-    """Replace a safetensors file as a whole; of two processes that do so at once, the last one's stays."""
+    """Replace a safetensors file atomically; if two processes write it, the last one wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
-        save_file(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-            temporary,
-            facts,
-        )
-        temporary.chmod(
-            path.parent.stat().st_mode & 0o666
-        )  # the library makes it private; colleagues read it too
+        save_file(stored, temporary, facts)
+        # The library makes the file private, but colleagues read it too.
+        temporary.chmod(path.parent.stat().st_mode & 0o666)
         disk.sync(temporary)
         temporary.replace(path)
         disk.sync(path.parent)
-    except SafetensorError as error:  # the library's word for a full disk
+    except SafetensorError as error:  # raised when the disk is full
         raise OSError(str(error)) from error
     finally:
         temporary.unlink(missing_ok=True)

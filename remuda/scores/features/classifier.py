@@ -1,12 +1,11 @@
-"""A classifier of the data as the judge of its images: for MNIST, the MNIST score and the FID of the MD-GAN paper.
+"""A classifier of the data as feature extractor: for MNIST, the MNIST score and FID of MD-GAN.
 
-It is trained once for each data set, kept in a cache, and never trained again while data and recipe stay the same. The
-one of the digits comes with the package; ``ship()`` makes it.
+It is trained once for each data set and kept in a cache; it is trained again only if the data or
+the recipe change. The package contains the classifier of the digits; ``ship()`` makes it.
 """
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,18 +14,19 @@ from torch import Tensor
 
 from remuda.data.config import FOLDER, DataConfig
 from remuda.data.datasets import Dataset, load
-from remuda.errors import UserError, tell
-from remuda.scores.base import FeatureNetwork, Features
+from remuda.errors import UserError
+from remuda.scores.base import FeatureExtractor, Features
 from remuda.scores.digests import tensor_digest
 from remuda.scores.features import classifier_files as files
-from remuda.scores.features.lenet import LeNet, Recipe, fit, judge
+from remuda.scores.features.lenet import LeNet, Recipe, extract, fit
+from remuda.system.text import Notify, ignore
 
 RECIPE = Recipe()
-SIZES = range(8, 65)  # pixels a side that the recipe was made for
+SIZES = range(8, 65)  # pixels per side that the recipe supports
 
 
-class Classifier(FeatureNetwork):
-    """Features are the hidden layer's values, probabilities those of the data's classes."""
+class Classifier(FeatureExtractor):
+    """Extract the values of the hidden layer, and the probabilities of the data's classes."""
 
     precision = "fp32"
     has_head = True
@@ -37,17 +37,17 @@ class Classifier(FeatureNetwork):
         self.name = name
         self.shape = shape  # of an image
         self.network = network
-        self.accuracy = accuracy  # on the test split, 0..1; None where the data have none
+        self.accuracy = accuracy  # on the test split, 0..1; None if the data have no test split
         self.digest = tensor_digest(network.state_dict())
 
     def __call__(self, images: Tensor) -> Features:
         found = tuple(images.shape[1:])
         if images.dtype != torch.uint8 or found != self.shape:
             raise UserError(
-                f"{self.name} looks at images of {_times(self.shape)} in bytes, not at {_times(found)} in "
-                f"{images.dtype}: take the classifier of the data that these were made after"
+                f"{self.name} needs images of {_times(self.shape)} in torch.uint8, not "
+                f"{_times(found)} in {images.dtype}: use the classifier of these images' data set"
             )
-        features, logits = judge(self.network, images, self.network.head.weight.device)
+        features, logits = extract(self.network, images, self.network.head.weight.device)
         return Features(features, logits.softmax(dim=1))
 
 
@@ -58,13 +58,13 @@ def train_classifier(
     seed: int = 0,
     recipe: Recipe = RECIPE,
 ) -> Classifier:
-    """The same data and seed give the same weights, to the bit on the same machine and device."""
+    """Train a classifier; the same data, seed, machine and device give the same bits."""
     _check(train)
     network = LeNet(train.shape, len(train.classes), recipe)
     fit(network, train, recipe, seed, device)
     accuracy = None
     if test is not None:
-        _, logits = judge(network, test.images, device)
+        _, logits = extract(network, test.images, device)
         accuracy = (logits.argmax(dim=1).cpu() == test.labels).double().mean().item()
     return Classifier(classifier_name(train.name), train.shape, network, accuracy)
 
@@ -75,12 +75,13 @@ def find_classifier(
     *,
     seed: int = 0,
     recipe: Recipe = RECIPE,
-    say: Callable[[str], None] = tell,
+    notify: Notify = ignore,
 ) -> Classifier:
-    """The classifier of a run's data, at its size and channels: shipped, from the cache, or trained now.
+    """Return the classifier of a run's data: from the package, from the cache, or trained now.
 
-    It is trained on the whole training split, even where the run has a limit. ``say`` hears a sentence when training
-    starts and when it ends, and why a file could not be used or kept.
+    It has the size and channels of the run's images. It is trained on the whole training split,
+    even if the run has a limit. ``notify`` receives a message when training starts and ends, and
+    when a file cannot be used or kept.
     """
     train = load(replace(config, limit=0))
     _check(train)
@@ -94,55 +95,52 @@ def find_classifier(
         try:
             kept = files.read(path, stamp, network)
         except files.Unusable as reason:
-            say(f"{path} cannot be used ({reason}), so the classifier is trained again")
+            notify(f"cannot use {path} ({reason}); training the classifier again")
             continue
         if kept is not None:
             return Classifier(stamp.name, train.shape, network.to(device), kept.accuracy)
-    return _train_and_keep(train, config, stamp, device, seed, recipe, say)
-
-
-def _train_and_keep(
-    train: Dataset,
-    config: DataConfig,
-    stamp: files.Stamp,
-    device: torch.device,
-    seed: int,
-    recipe: Recipe,
-    say: Callable[[str], None],
-) -> Classifier:
-    say(
-        f"training {stamp.name} on {len(train.labels):,} images, once for these data, in a minute or a few"
+    notify(
+        f"training {stamp.name} on {len(train.labels):,} images, once for these data; this takes "
+        "a few minutes at most"
     )
-    try:
-        test = load(replace(config, limit=0), "test")
-    except UserError as error:
-        if not config.name.startswith(
-            FOLDER
-        ):  # a folder may well have no test split; the others always have one
-            raise
-        say(f"the accuracy of {stamp.name} cannot be told, as {error}")
-        test = None
     start = time.perf_counter()
+    test = _load_test_split(config, stamp.name, notify)
     classifier = train_classifier(train, test, device, seed, recipe)
-    seconds = time.perf_counter() - start
-    judged = (
-        ""
-        if classifier.accuracy is None
-        else f", {classifier.accuracy:.2%} of the test images right"
-    )
-    say(f"{stamp.name} is trained: {seconds:.0f} seconds{judged}")
+    _report(classifier, time.perf_counter() - start, notify)
+    _keep(classifier, stamp, notify)
+    return classifier
+
+
+def _load_test_split(config: DataConfig, name: str, notify: Notify) -> Dataset | None:
+    try:
+        return load(replace(config, limit=0), "test")
+    except UserError as error:
+        if not config.name.startswith(FOLDER):  # only a folder may lack a test split
+            raise
+        notify(f"the accuracy of {name} is unknown: {error}")
+        return None
+
+
+def _report(classifier: Classifier, seconds: float, notify: Notify) -> None:
+    accuracy = ""
+    if classifier.accuracy is not None:
+        accuracy = f", accuracy {classifier.accuracy:.2%} on the test images"
+    notify(f"trained {classifier.name} in {seconds:.0f} seconds{accuracy}")
+
+
+def _keep(classifier: Classifier, stamp: files.Stamp, notify: Notify) -> None:
     path = files.cached(stamp)
     try:
         files.write(path, stamp, classifier.network, classifier.accuracy)
     except OSError as error:
-        say(
-            f"{stamp.name} cannot be kept in {path.parent} ({error}), so it will be trained again: set REMUDA_CACHE"
+        notify(
+            f"cannot keep {stamp.name} in {path.parent} ({error}), so it will be trained again: "
+            "set REMUDA_CACHE to a folder that can be written to"
         )
-    return classifier
 
 
 def ship() -> Path:
-    """Train the digits' classifier, and put it where the package has it."""
+    """Train the classifier of the digits and put it into the package."""
     config = DataConfig(name="digits")
     train, test = load(config), load(config, "test")
     classifier = train_classifier(train, test, torch.device("cpu"))
@@ -153,7 +151,10 @@ def ship() -> Path:
 
 
 def classifier_name(dataset_name: str) -> str:
-    """lenet-mnist; a folder of images gives its own name, without what separates the parts of a score's name."""
+    """Return a name such as lenet-mnist.
+
+    For a folder of images it is the folder's name without the separators of score names.
+    """
     if dataset_name.startswith(FOLDER):
         dataset_name = Path(dataset_name.removeprefix(FOLDER)).expanduser().resolve().name
     return "lenet-" + (re.sub(r"[^A-Za-z0-9.]+", "-", dataset_name).strip("-") or "folder")
@@ -163,18 +164,19 @@ def _check(train: Dataset) -> None:
     name = train.name
     if train.images.dtype != torch.uint8:
         raise UserError(
-            f"{name} has points, which no classifier of images can judge: use the scores of modes for them"
+            f"{name} has points, which a classifier of images cannot evaluate: use the scores of "
+            "modes"
         )
     if len(train.classes) < 2 or sum(count > 0 for count in train.counts) < 2:
         raise UserError(
-            f"a classifier needs labelled images of two classes at least, but {name} has one: take inception for "
-            "colour images, or sort the images into a folder for each class"
+            f"a classifier needs labelled images of at least two classes, but {name} has one: use "
+            "Inception for colour images, or sort the images into one folder per class"
         )
     _, height, width = train.shape
     if height not in SIZES or width not in SIZES:
         raise UserError(
-            f"the classifier is made for images of {SIZES[0]} to {SIZES[-1]} pixels a side, but {name} has "
-            f"{height} x {width}: set data.size"
+            f"the classifier needs images of {SIZES[0]} to {SIZES[-1]} pixels per side, but {name} "
+            f"has {height} x {width}: set data.size"
         )
 
 

@@ -1,6 +1,7 @@
-"""Trained classifiers on disk: with the package, or in the user's cache; a file is whole or not there.
+"""Store trained classifiers in the package or in the user's cache, each file atomically.
 
-lenet-mnist-DATA-RECIPE.safetensors    the weights; in its metadata what they were trained on, and their own digest
+lenet-mnist-DATA-RECIPE.safetensors    the weights; the metadata state what they were trained on,
+                                       and their own digest
 """
 
 from dataclasses import asdict, dataclass
@@ -26,32 +27,34 @@ class Stamp:
 
 
 class Kept(NamedTuple):
-    """What a file tells besides the weights."""
+    """What a file states in addition to the weights."""
 
     accuracy: float | None
 
 
 class Unusable(Exception):
-    """A file that is there but cannot be used; the text says why."""
+    """A file exists but cannot be used; the text says why."""
 
 
 def shipped(stamp: Stamp) -> Path:
+    """Return the path of a classifier that comes with the package."""
     return SHIPPED / f"{stamp.name}.safetensors"
 
 
 def cached(stamp: Stamp) -> Path:
-    """In $REMUDA_CACHE/classifiers, or in the user's cache; another stamp has another name."""
+    """Return the path in the cache folder ``classifiers``; every stamp has its own path."""
     return cache.folder("classifiers") / f"{stamp.name}-{stamp.data}-{stamp.recipe}.safetensors"
 
 
 def read(path: Path, stamp: Stamp, network: nn.Module) -> Kept | None:
-    """Fill the network with a file's weights; None where there is no file, or one of another stamp."""
+    """Load the weights of a file into the network; None if no file has this stamp."""
     if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as file:
             facts = file.metadata() or {}
-            # Cloned: arithmetic libraries may round differently on memory that is not aligned as a fresh tensor's is.
+            # Cloned: arithmetic libraries may round differently on memory that is not aligned like
+            # a fresh tensor.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         if any(facts[key] != value for key, value in asdict(stamp).items()):
             return None
@@ -65,6 +68,7 @@ def read(path: Path, stamp: Stamp, network: nn.Module) -> Kept | None:
 
 
 def write(path: Path, stamp: Stamp, network: nn.Module, accuracy: float | None) -> None:
+    """Write the weights with their stamp, accuracy and digest."""
     tensors = {
         name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()
     }

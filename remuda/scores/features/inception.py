@@ -1,9 +1,9 @@
-"""The Inception network of 2015-12-05 as a judge of colour images: FID, KID, the Inception score.
+"""The Inception network of 2015-12-05, the feature extractor of FID, KID and the Inception score.
 
-Protocol, that of pytorch-fid: bytes are scaled to [0, 1], resized to 299 x 299 (bilinear, between the pixels' centres,
-no antialiasing), mapped to [-1, 1]; the features are the 2048 means of the last block ("pool3"); float32 throughout.
-Probabilities are the softmax of the 1008 products *without* the head's bias, as in the code that the Inception score
-was published with.
+The protocol is that of pytorch-fid: bytes are scaled to [0, 1], resized to 299 x 299 (bilinear,
+between the centres of pixels, no antialiasing) and mapped to [-1, 1]; the features are the 2048
+means of the last block ("pool3"); all arithmetic is float32. Probabilities are the softmax of the
+1008 products *without* the head's bias, as in the code published with the Inception score.
 """
 
 import torch
@@ -11,16 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remuda.errors import UserError
-from remuda.scores.base import FeatureNetwork, Features
+from remuda.scores.base import FeatureExtractor, Features
 from remuda.scores.features import inception_files
 from remuda.scores.features.inception_layers import SIZE
 from remuda.scores.precision import full_float32
 
-_BATCH = {"cpu": 50, "cuda": 500}  # images that pass at once
+_BATCH = {"cpu": 50, "cuda": 500}  # images per forward pass
 
 
-class Inception(FeatureNetwork):
-    """Looks at RGB images of any size."""
+class Inception(FeatureExtractor):
+    """Extract features of RGB images of any size."""
 
     name = "inception"
     precision = "fp32"
@@ -28,38 +28,36 @@ class Inception(FeatureNetwork):
     def __init__(self, weights: inception_files.Weights, device: torch.device):
         self.digest = weights.digest
         self._device = device
-        # Channels last: on a CPU it takes two thirds of the time.
+        # Channels last takes two thirds of the time on a CPU.
         self._layout = torch.channels_last if device.type == "cpu" else torch.contiguous_format
         network: nn.Module = weights.network.to(device)
-        self._network = network.to(memory_format=self._layout)  # pyright: ignore[reportCallIssue] - the stubs lack it
+        # The stubs lack memory_format.
+        self._network = network.to(memory_format=self._layout)  # pyright: ignore[reportCallIssue]
         self._head = None if weights.head is None else weights.head.to(device)
         self.has_head = weights.head is not None
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Features:
         _check(images)
+        batches = images.split(_BATCH[self._device.type])
         with full_float32(self._device):
-            values = torch.cat(
-                [self._look(batch) for batch in images.split(_BATCH[self._device.type])]
-            )
-            return Features(
-                values, None if self._head is None else (values @ self._head.T).softmax(dim=1)
-            )
+            values = torch.cat([self._extract(batch) for batch in batches])
+            if self._head is None:
+                return Features(values, None)
+            return Features(values, (values @ self._head.T).softmax(dim=1))
 
-    def _look(self, images: Tensor) -> Tensor:
+    def _extract(self, images: Tensor) -> Tensor:
         pixels = images.to(self._device).to(torch.float32) / 255.0
-        pixels = (
-            F.interpolate(pixels, size=(SIZE, SIZE), mode="bilinear", align_corners=False) * 2.0
-            - 1.0
-        )
+        pixels = F.interpolate(pixels, size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+        pixels = pixels * 2.0 - 1.0
         return self._network(pixels.contiguous(memory_format=self._layout))
 
 
 def find_inception(data_path: str, device: torch.device, *, needs_head: bool = False) -> Inception:
-    """The network with the weights in data_path ("" = nowhere special), $REMUDA_DATA or the user's cache.
+    """Return the network with weights from data_path ("" = not set), $REMUDA_DATA or the cache.
 
-    The public file is preferred to the folded one, and downloaded where there is neither. needs_head refuses the folded
-    file, which gives features but no probabilities.
+    The public file is preferred to the folded one, and downloaded if neither is found. With
+    ``needs_head`` the folded file, which gives features but no probabilities, is an error.
     """
     folders = inception_files.data_folders(data_path)
     path = inception_files.locate(folders) or inception_files.fetch(folders)
@@ -67,8 +65,8 @@ def find_inception(data_path: str, device: torch.device, *, needs_head: bool = F
     if needs_head and not network.has_head:
         url = inception_files.SOURCE.mirrors[0] + inception_files.PUBLIC
         raise UserError(
-            f"the Inception score needs the network's head, which {path} lacks: download {url} into "
-            f"{path.parent}, or leave the score out"
+            f"the Inception score needs the network's head, which {path} lacks: download {url} "
+            f"into {path.parent}, or leave the score out"
         )
     return network
 
@@ -76,14 +74,14 @@ def find_inception(data_path: str, device: torch.device, *, needs_head: bool = F
 def _check(images: Tensor) -> None:
     if images.dtype != torch.uint8 or images.dim() != 4:
         raise UserError(
-            "Inception looks at images, not at points: use a score of points for ring and grid"
+            "Inception needs images, but these are points: use the scores of modes for ring and "
+            "grid"
         )
     num_channels = images.shape[1]
     if num_channels == 1:
-        raise UserError(
-            "Inception looks at colour images, but these are grey: score them by --classifier train"
-        )
+        raise UserError("Inception needs colour images, but these are grey: use --classifier train")
     if num_channels != 3:
         raise UserError(
-            f"Inception looks at RGB images, but these have {num_channels} channels: set data.channels=3"
+            f"Inception needs RGB images, but these have {num_channels} channels: set "
+            "data.channels=3"
         )

@@ -1,4 +1,4 @@
-"""Finds the weights of the Inception network on disk, downloads them where they are missing, and reads them."""
+"""Find the weights of the Inception network on disk, or download them, and read them."""
 
 import hashlib
 import http.client
@@ -26,20 +26,21 @@ from remuda.scores.features.inception_layers import (
 )
 
 PUBLIC = "pt_inception-2015-12-05-6726825d.pth"
-SHA256 = "6726825d"  # how the public file's digest begins; its name carries these digits as its only published checksum
+# The public file's SHA-256 starts with these digits of its name; no other checksum is published.
+SHA256 = "6726825d"
 FOLDED = tuple(f"fid_inception_2015-12-05_fused_{kind}.safetensors" for kind in ("fp32", "fp16"))
-FOLDER = "inception"  # below a data folder; the data folder itself does too
+FOLDER = "inception"  # in a data folder; the file may also be in the data folder itself
 SOURCE = Source(
     name=FOLDER,
     layouts=(),
     mirrors=("https://github.com/mseitzer/pytorch-fid/releases/download/fid_weights/",),
     packages={},
 )
-_REMEDY = "delete it to have the public file fetched, or put a good copy in its place"
+_REMEDY = "delete it to download the public file, or replace it with a good copy"
 
 
 class Weights(NamedTuple):
-    """What a file holds, ready for use."""
+    """The content of a file, ready for use."""
 
     network: nn.Module  # images in [-1, 1] to features, on the CPU
     head: Tensor | None  # (1008, 2048); only the public file has it
@@ -47,13 +48,13 @@ class Weights(NamedTuple):
 
 
 def data_folders(data_path: str) -> list[Path]:
-    """data.path, where it is set, then the folders that all data sets are looked for in."""
+    """Return data.path if it is set, then the folders in which all data sets are searched."""
     found = files.data_folders(DataConfig(path=data_path)) + files.data_folders(DataConfig())
     return list(dict.fromkeys(found))
 
 
 def locate(folders: list[Path]) -> Path | None:
-    """The public file, which has a head, in any of the folders; or else a folded one."""
+    """Return the public file, which has a head, from any of the folders; otherwise a folded one."""
     for name in (PUBLIC, *FOLDED):
         for folder in folders:
             for path in (folder / FOLDER / name, folder / name):
@@ -63,7 +64,7 @@ def locate(folders: list[Path]) -> Path | None:
 
 
 def fetch(folders: list[Path]) -> Path:
-    """Download the public file into the first folder that can be written to; one process at a time."""
+    """Download the public file into the first writable folder, one process at a time."""
     target = files.first_writable(SOURCE, folders)
     with download.lock(target / f".{FOLDER}.lock"):
         found = locate(folders)  # another process may have been faster
@@ -80,18 +81,20 @@ def fetch(folders: list[Path]) -> Path:
         except (OSError, http.client.HTTPException) as error:
             listed = " or ".join(map(str, folders))
             raise UserError(
-                f"the Inception weights are not in {listed} and cannot be fetched ({url}: {download.reason(error)}): "
-                f"put {PUBLIC} into {target / FOLDER}, or name the folder that has it by --data or $REMUDA_DATA"
+                f"the Inception weights are not in {listed} and cannot be downloaded ({url}: "
+                f"{download.reason(error)}): put {PUBLIC} into {target / FOLDER}, or name its "
+                "folder with --data or $REMUDA_DATA"
             ) from error
     return target / FOLDER / PUBLIC
 
 
 def read(path: Path) -> Weights:
-    """The network with the weights of a public or a folded file, which its name tells apart."""
+    """Return the network with the weights of a public (.pth) or a folded file."""
     if path.suffix == ".pth":
         return _read_public(path)
     try:
-        # Cloned: arithmetic libraries may round differently on memory that is not aligned as a fresh tensor's is.
+        # Cloned: arithmetic libraries may round differently on memory that is not aligned like a
+        # fresh tensor.
         tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read as safetensors ({error}): {_REMEDY}") from error
@@ -107,15 +110,14 @@ def _read_public(path: Path) -> Weights:
         raise UserError(f"{path} is damaged, {complaint}: {_REMEDY}")
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a broken archive raises nearly anything
+    except Exception as error:  # a broken archive may raise any exception
         first = str(error).partition("\n")[0]
         raise UserError(
-            f"{path} is not a file of weights that can be read safely ({first}): {_REMEDY}"
+            f"{path} cannot be read safely as a file of weights ({first}): {_REMEDY}"
         ) from error
-    if not isinstance(tensors, dict) or not all(
-        isinstance(value, Tensor) for value in tensors.values()
-    ):
-        raise UserError(f"{path} holds something else than named tensors: {_REMEDY}")
+    named = isinstance(tensors, dict) and all(isinstance(x, Tensor) for x in tensors.values())
+    if not named:
+        raise UserError(f"{path} does not hold named tensors: {_REMEDY}")
     network = build()
     for layer in layers(network):
         for key in ("conv.weight", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"):
@@ -123,19 +125,17 @@ def _read_public(path: Path) -> Weights:
         _put(layer, *fold(tensors, layer.names.public), path)
     head = _get(tensors, "fc.weight", path).float()
     if head.shape != (NUM_CLASSES, NUM_FEATURES):
-        raise UserError(f"{path} has an fc.weight of the shape {tuple(head.shape)}: {_REMEDY}")
+        raise UserError(f"{path} has an fc.weight of shape {tuple(head.shape)}: {_REMEDY}")
     return Weights(network, head, tensor_digest(tensors))
 
 
 def _complaint(path: Path) -> str | None:
-    """What is wrong with a public file, by its checksum."""
+    """Return what is wrong with the checksum of a public file, or None."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    return (
-        None
-        if found.startswith(SHA256)
-        else f"its SHA-256 begins with {found[:8]} instead of {SHA256}"
-    )
+    if found.startswith(SHA256):
+        return None
+    return f"its SHA-256 begins with {found[:8]} instead of {SHA256}"
 
 
 def _get(tensors: dict[str, Tensor], name: str, path: Path) -> Tensor:
@@ -151,7 +151,7 @@ def _put(layer: Layer, weight: Tensor, bias: Tensor, path: Path) -> None:
     assert conv.bias is not None
     if weight.shape != conv.weight.shape or bias.shape != conv.bias.shape:
         raise UserError(
-            f"{path} has {layer.names.public} in the shape {tuple(weight.shape)} instead of "
+            f"{path} has {layer.names.public} of shape {tuple(weight.shape)} instead of "
             f"{tuple(conv.weight.shape)}: {_REMEDY}"
         )
     conv.weight = nn.Parameter(weight, requires_grad=False)

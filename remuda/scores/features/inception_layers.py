@@ -1,9 +1,10 @@
-"""Inception v3 as the TensorFlow graph of 2015-12-05 has it, which FID was defined with.
+"""Inception v3 as in the TensorFlow graph of 2015-12-05, which defines FID.
 
-Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016, with the graph's own ways: the
-average pools leave the border out of the mean, and the very last block pools with the maximum. Every BatchNorm is
-folded into the convolution before it, so a layer is a convolution with a bias and a ReLU. Each layer knows its name in
-the two files that weights come from: the public one (with BatchNorm) and the folded one.
+Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016. The graph differs
+in two points: average pools exclude the border from the mean, and the last block pools with the
+maximum. Every BatchNorm is folded into the convolution before it, so a layer is a convolution with
+a bias, and a ReLU. Each layer knows its name in the two files that weights come from: the public
+one (with BatchNorm) and the folded one.
 """
 
 from collections.abc import Mapping
@@ -15,19 +16,20 @@ from torch import Tensor, nn
 
 NUM_FEATURES = 2048
 NUM_CLASSES = 1008
-SIZE = 299  # pixels a side that the network looks at
+SIZE = 299  # pixels per side of the network's input
 EPSILON = 1e-3  # of the BatchNorms, inside the root
 
 Pair = int | tuple[int, int]
 
 
 class Names(NamedTuple):
-    """What a layer is called in the files."""
+    """The names of a layer in the files."""
 
     public: str
     folded: str
 
     def within(self, public: str, folded: str) -> "Names":
+        """Return the names of a part of this block."""
         return Names(f"{self.public}.{public}", f"{self.folded}.{folded}")
 
 
@@ -51,8 +53,8 @@ class Layer(nn.Module):
         return F.relu(self.conv(x), inplace=True)
 
 
-class Beside(nn.Module):
-    """Branches that see the same input; their outputs are joined along the channels."""
+class Parallel(nn.Module):
+    """Branches with the same input; their outputs are joined along the channels."""
 
     def __init__(self, *branches: nn.Module):
         super().__init__()
@@ -83,9 +85,9 @@ def _stem() -> list[nn.Module]:
 
 
 def _block_35(names: Names, num_in: int, num_pool: int) -> nn.Module:
-    """On 35 x 35: 1x1; 5x5; two 3x3; pool."""
+    """Build a block on 35 x 35 pixels: 1x1; 5x5; two 3x3; pool."""
     at = names.within
-    return Beside(
+    return Parallel(
         Layer(at("branch1x1", "conv"), num_in, 64, 1),
         nn.Sequential(
             Layer(at("branch5x5_1", "tower.conv"), num_in, 48, 1),
@@ -102,7 +104,7 @@ def _block_35(names: Names, num_in: int, num_pool: int) -> nn.Module:
 
 def _shrink_to_17(names: Names) -> nn.Module:
     at = names.within
-    return Beside(
+    return Parallel(
         Layer(at("branch3x3", "conv"), 288, 384, 3, stride=2),
         nn.Sequential(
             Layer(at("branch3x3dbl_1", "tower.conv"), 288, 64, 1),
@@ -114,19 +116,19 @@ def _shrink_to_17(names: Names) -> nn.Module:
 
 
 def _wide(names: Names, num_in: int, num_out: int) -> Layer:
-    """Seven pixels of a row."""
+    """Build a convolution over seven pixels of a row."""
     return Layer(names, num_in, num_out, (1, 7), padding=(0, 3))
 
 
 def _tall(names: Names, num_in: int, num_out: int) -> Layer:
-    """Seven pixels of a column."""
+    """Build a convolution over seven pixels of a column."""
     return Layer(names, num_in, num_out, (7, 1), padding=(3, 0))
 
 
 def _block_17(names: Names, width: int) -> nn.Module:
-    """On 17 x 17: 1x1; 7x7 as a row and a column; that twice; pool."""
+    """Build a block on 17 x 17 pixels: 1x1; 7x7 as a row and a column; the same twice; pool."""
     at = names.within
-    return Beside(
+    return Parallel(
         Layer(at("branch1x1", "conv"), 768, 192, 1),
         nn.Sequential(
             Layer(at("branch7x7_1", "tower.conv"), 768, width, 1),
@@ -146,7 +148,7 @@ def _block_17(names: Names, width: int) -> nn.Module:
 
 def _shrink_to_8(names: Names) -> nn.Module:
     at = names.within
-    return Beside(
+    return Parallel(
         nn.Sequential(
             Layer(at("branch3x3_1", "tower.conv"), 768, 192, 1),
             Layer(at("branch3x3_2", "tower.conv_1"), 192, 320, 3, stride=2),
@@ -162,33 +164,36 @@ def _shrink_to_8(names: Names) -> nn.Module:
 
 
 def _block_8(names: Names, num_in: int, pool: nn.Module) -> nn.Module:
-    """On 8 x 8: 1x1; a row beside a column; 3x3, then a row beside a column; pool."""
+    """Build a block on 8 x 8 pixels: 1x1; row and column; 3x3, then row and column; pool."""
     at = names.within
 
-    def row_beside_column(public: str, folded: str) -> nn.Module:
-        return Beside(
+    def row_and_column(public: str, folded: str) -> nn.Module:
+        return Parallel(
             Layer(at(f"{public}a", folded), 384, 384, (1, 3), padding=(0, 1)),
             Layer(at(f"{public}b", f"{folded}_1"), 384, 384, (3, 1), padding=(1, 0)),
         )
 
-    return Beside(
+    return Parallel(
         Layer(at("branch1x1", "conv"), num_in, 320, 1),
         nn.Sequential(
             Layer(at("branch3x3_1", "tower_conv"), num_in, 384, 1),
-            row_beside_column("branch3x3_2", "tower_mixed_conv"),
+            row_and_column("branch3x3_2", "tower_mixed_conv"),
         ),
         nn.Sequential(
             Layer(at("branch3x3dbl_1", "tower_1_conv"), num_in, 448, 1),
             Layer(at("branch3x3dbl_2", "tower_1_conv_1"), 448, 384, 3, padding=1),
-            row_beside_column("branch3x3dbl_3", "tower_1_mixed_conv"),
+            row_and_column("branch3x3dbl_3", "tower_1_mixed_conv"),
         ),
         nn.Sequential(pool, Layer(at("branch_pool", "tower_2_conv"), num_in, 192, 1)),
     )
 
 
 def build() -> nn.Sequential:
-    """From images (n, 3, 299, 299) in [-1, 1] to features (n, 2048); without values, which a file gives."""
-    with torch.device("meta"):  # no initial weights are drawn, so no random state is touched
+    """Build the network from images (n, 3, 299, 299) in [-1, 1] to features (n, 2048).
+
+    It has no weights yet; they come from a file.
+    """
+    with torch.device("meta"):  # draws no initial weights, so the random state does not change
         return nn.Sequential(
             *_stem(),
             _block_35(Names("Mixed_5b", "mixed"), 192, 32),
@@ -208,11 +213,12 @@ def build() -> nn.Sequential:
 
 
 def layers(network: nn.Module) -> list[Layer]:
+    """Return all layers with weights."""
     return [module for module in network.modules() if isinstance(module, Layer)]
 
 
 def fold(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a convolution that does what name.conv and then name.bn do."""
+    """Return weight and bias of one convolution that replaces name.conv and name.bn."""
     norm = {
         key: weights[f"{name}.bn.{key}"].double()
         for key in ("weight", "bias", "running_mean", "running_var")

@@ -1,8 +1,9 @@
-"""A small convolutional classifier after LeCun et al., "Gradient-based learning applied to document recognition", 1998.
+"""A small convolutional classifier.
 
-Convolutions of 5 x 5, each with a ReLU and a pool of 2 x 2; a hidden layer, whose values are the features; the classes.
-Its training has a fixed number of steps, so its time does not depend on the number of images: for MNIST 46 seconds on
-one core.
+It follows LeCun et al., "Gradient-based learning applied to document recognition", 1998:
+convolutions of 5 x 5, each with a ReLU and a 2 x 2 pool; a hidden layer, whose values are the
+features; the classes. The number of training steps is fixed, so the time does not depend on the
+number of images: for MNIST it is 46 seconds on one core.
 """
 
 import math
@@ -18,50 +19,47 @@ from remuda.scores.digests import text_digest
 from remuda.scores.precision import full_float32, one_thread
 from remuda.tensors import random
 
-_BATCH = 2000  # images that are judged at once
+_BATCH = 2000  # images per forward pass without gradients
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How the classifier is built and trained; a changed recipe is another classifier."""
+    """How the classifier is built and trained; another recipe gives another classifier."""
 
-    version: int = 1  # to be raised when the code below changes what comes out
+    version: int = 1  # raise it when a change of the code below changes the weights
     width: int = 16  # channels of the first convolution; each further one has twice as many
-    kernel: int = 5  # pixels a side, odd
+    kernel: int = 5  # pixels per side, odd
     num_features: int = 128
     num_steps: int = 1600
     batch_size: int = 100
     learning_rate: float = 0.004  # of Adam, at its peak
-    warm_up: float = 0.2  # share of the steps in which the rate rises to the peak; then it falls to 0, both linearly
-    shift: int = 16  # every batch is moved by up to size // shift pixels, each way
+    # share of the steps in which the rate rises linearly to the peak; then it falls linearly to 0
+    warm_up: float = 0.2
+    shift: int = 16  # every batch is shifted by up to size // shift pixels in each direction
 
     def digest(self, seed: int) -> str:
+        """Return the digest of this recipe with a seed."""
         return text_digest(f"{self} seed={seed}")
 
     def rate(self, step: int) -> float:
-        """The learning rate in a step, counted from 0."""
+        """Return the learning rate of a step, counted from 0."""
         done = (step + 1) / self.num_steps
         return self.learning_rate * min(done / self.warm_up, (1.0 - done) / (1.0 - self.warm_up))
 
 
 class LeNet(nn.Module):
-    """From images in [-1, 1] to features and logits; without values until they are filled in."""
+    """Map images in [-1, 1] to features and logits; a new network has no weights."""
 
     def __init__(self, shape: tuple[int, int, int], num_classes: int, recipe: Recipe):
         super().__init__()
         num_in, height, width = shape
         layers: list[nn.Module] = []
         num_out = recipe.width
-        while (
-            len(layers) < 2 * 3 or max(height, width) > 8
-        ):  # at least two convolutions, and at most 8 x 8 are left
-            layers += [
-                nn.Conv2d(
-                    num_in, num_out, recipe.kernel, padding=recipe.kernel // 2, device="meta"
-                ),
-                nn.ReLU(),
-                nn.MaxPool2d(2),
-            ]
+        padding = recipe.kernel // 2
+        # At least two convolutions, until at most 8 x 8 pixels are left.
+        while len(layers) < 2 * 3 or max(height, width) > 8:
+            conv = nn.Conv2d(num_in, num_out, recipe.kernel, padding=padding, device="meta")
+            layers += [conv, nn.ReLU(), nn.MaxPool2d(2)]
             num_in, num_out, height, width = num_out, 2 * num_out, height // 2, width // 2
         hidden = nn.Linear(num_in * height * width, recipe.num_features, device="meta")
         self.body = nn.Sequential(*layers, nn.Flatten(), hidden, nn.ReLU())
@@ -72,8 +70,8 @@ class LeNet(nn.Module):
         return features, self.head(features)
 
 
-def draw(network: LeNet, seed: int, device: torch.device) -> None:
-    """Fill in initial weights, normal with the deviation sqrt(2 / inputs) of He et al., 2015, and biases of 0."""
+def initialize(network: LeNet, seed: int, device: torch.device) -> None:
+    """Draw normal weights with the deviation sqrt(2 / inputs) of He et al., 2015; biases are 0."""
     drawn = {}
     for i, (name, value) in enumerate(network.named_parameters()):
         if value.dim() > 1:
@@ -86,8 +84,8 @@ def draw(network: LeNet, seed: int, device: torch.device) -> None:
 
 
 def fit(network: LeNet, train: Dataset, recipe: Recipe, seed: int, device: torch.device) -> None:
-    """Train from the initial weights of the seed."""
-    draw(network, seed, device)
+    """Train the network from the initial weights of the seed."""
+    initialize(network, seed, device)
     images, labels = train.images.to(device), train.labels.to(device)
     batches = _batches(len(labels), recipe, seed).to(device)
     shifts = _shifts(train, recipe, seed)
@@ -95,7 +93,7 @@ def fit(network: LeNet, train: Dataset, recipe: Recipe, seed: int, device: torch
     with full_float32(device), one_thread(device), torch.enable_grad():
         for step in range(recipe.num_steps):
             optimizer.param_groups[0]["lr"] = recipe.rate(step)
-            _, logits = network(_moved(to_unit(images[batches[step]]), *shifts[step]))
+            _, logits = network(_shifted(to_unit(images[batches[step]]), *shifts[step]))
             loss = F.cross_entropy(logits, labels[batches[step]])
             optimizer.zero_grad()
             loss.backward()
@@ -104,7 +102,7 @@ def fit(network: LeNet, train: Dataset, recipe: Recipe, seed: int, device: torch
 
 
 def _batches(count: int, recipe: Recipe, seed: int) -> Tensor:
-    """Indices (steps, batch): one random order of all images after the other."""
+    """Return indices (steps, batch): successive random orders of all images."""
     wanted = recipe.num_steps * recipe.batch_size
     orders = [
         random.permutation(torch.tensor(random.key(seed, "classifier/order", epoch)), count)
@@ -114,7 +112,7 @@ def _batches(count: int, recipe: Recipe, seed: int) -> Tensor:
 
 
 def _shifts(train: Dataset, recipe: Recipe, seed: int) -> list[tuple[int, int]]:
-    """Pixels down and to the right, for each step."""
+    """Return for each step the pixels to shift images down and to the right."""
     key = torch.tensor(random.key(seed, "classifier/shift"))
     _, height, width = train.shape
     limit = torch.tensor([height // recipe.shift, width // recipe.shift])
@@ -122,24 +120,20 @@ def _shifts(train: Dataset, recipe: Recipe, seed: int) -> list[tuple[int, int]]:
     return [(down, right) for down, right in draws.tolist()]
 
 
-def _moved(images: Tensor, down: int, right: int) -> Tensor:
-    """Pixels that enter at the border repeat it."""
+def _shifted(images: Tensor, down: int, right: int) -> Tensor:
+    """Shift images; pixels that enter at the border repeat it."""
     if down == right == 0:
         return images
-    padding = (
-        max(right, 0),
-        max(-right, 0),
-        max(down, 0),
-        max(-down, 0),
-    )  # left, right, top, bottom
+    # left, right, top, bottom
+    padding = max(right, 0), max(-right, 0), max(down, 0), max(-down, 0)
     height, width = images.shape[-2:]
     top, left = max(-down, 0), max(-right, 0)
     return F.pad(images, padding, mode="replicate")[..., top : top + height, left : left + width]
 
 
 @torch.no_grad()
-def judge(network: LeNet, images: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Features and logits of bytes, in any number."""
+def extract(network: LeNet, images: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return features and logits of any number of uint8 images."""
     with full_float32(device):
         pairs = [network(to_unit(batch.to(device))) for batch in images.split(_BATCH)]
     features, logits = zip(*pairs, strict=True)

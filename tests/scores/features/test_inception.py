@@ -1,4 +1,7 @@
-"""The Inception network: against a plain forward pass with BatchNorm, against pinned features, and how it is found."""
+"""Check Inception against a plain forward pass with BatchNorm, and against pinned features.
+
+Check also how its weights are found.
+"""
 
 import hashlib
 import os
@@ -30,7 +33,7 @@ def _own_folders(monkeypatch, tmp_path):
 
 
 class Plain:
-    """The network under the public file's names, unfolded; it makes up the weights that it has not got."""
+    """The unfolded network with the public file's names; it draws missing weights."""
 
     def __init__(self) -> None:
         self.weights: dict[str, Tensor] = {}
@@ -161,7 +164,7 @@ def images() -> Tensor:
 
 @pytest.fixture(scope="module")
 def plain(images) -> tuple[dict[str, Tensor], Tensor]:
-    """Made-up weights in the public layout, and the features that they give the images."""
+    """Random weights in the public layout, and their features of the images."""
     network = Plain()
     pixels = F.interpolate(
         images.float() / 255, size=(299, 299), mode="bilinear", align_corners=False
@@ -174,7 +177,7 @@ def plain(images) -> tuple[dict[str, Tensor], Tensor]:
 
 @pytest.fixture(scope="module")
 def folder(plain, tmp_path_factory) -> Path:
-    """A data folder with both files."""
+    """Write a data folder with both files."""
     weights, _ = plain
     folder = tmp_path_factory.mktemp("data")
     (folder / "inception").mkdir()
@@ -189,7 +192,7 @@ def folder(plain, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def checksum(folder, monkeypatch) -> None:
-    """The made-up file counts as the public one."""
+    """Accept the random file as the public one."""
     raw = (folder / "inception" / inception_files.PUBLIC).read_bytes()
     monkeypatch.setattr(inception_files, "SHA256", hashlib.sha256(raw).hexdigest()[:8])
 
@@ -198,12 +201,11 @@ def _distance(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
-def test_it_is_the_network_of_the_paper_in_size():
+def test_the_size_is_that_of_the_paper():
     shapes = [layer.conv.weight.shape for layer in layers(build())]
     assert len(shapes) == 94
-    assert (
-        sum(shape.numel() + 2 * shape[0] for shape in shapes) == 23_834_568 - 2_049_000
-    )  # torchvision's, less its head
+    # torchvision's network without its head
+    assert sum(shape.numel() + 2 * shape[0] for shape in shapes) == 23_834_568 - 2_049_000
 
 
 def test_folding_a_batchnorm_by_hand():
@@ -212,9 +214,8 @@ def test_folding_a_batchnorm_by_hand():
         "x.bn.weight": torch.tensor([4.0, 1.0]),
         "x.bn.bias": torch.tensor([0.5, 0.0]),
         "x.bn.running_mean": torch.tensor([1.0, -2.0]),
-        "x.bn.running_var": torch.tensor(
-            [0.249, 3.999]
-        ),  # roots 0.5 and 2, with the epsilon of 0.001
+        # roots 0.5 and 2, with the epsilon of 0.001
+        "x.bn.running_var": torch.tensor([0.249, 3.999]),
     }
     weight, bias = fold(weights, "x")
     assert weight.flatten().tolist() == pytest.approx([16.0, 1.5])
@@ -228,9 +229,8 @@ def test_the_public_layout_against_a_plain_forward_pass(folder, checksum, images
     assert network.has_head and _distance(features.values, expected) < 1e-4
     assert features.values.dtype == torch.float32 and features.values.shape == (2, 2048)
     unbiased = (expected @ weights["fc.weight"].T).softmax(1)
-    assert features.probabilities is not None and torch.allclose(
-        features.probabilities, unbiased, atol=1e-4
-    )
+    assert features.probabilities is not None
+    assert torch.allclose(features.probabilities, unbiased, atol=1e-4)
     assert network.name == "inception" and network.precision == "fp32" and len(network.digest) == 16
 
 
@@ -248,7 +248,7 @@ def test_a_folded_file_has_the_same_features_and_no_head(folder, images, plain):
     assert _distance(features.values, plain[1]) < 1e-2  # half precision
 
 
-def test_where_files_are_looked_for(tmp_path, monkeypatch):
+def test_which_file_is_preferred(tmp_path, monkeypatch):
     monkeypatch.setenv("REMUDA_DATA", str(tmp_path / "common"))
     folders = inception_files.data_folders(str(tmp_path / "own"))
     assert folders == [tmp_path / "own", tmp_path / "common", tmp_path / "cache" / "remuda"]
@@ -262,12 +262,11 @@ def test_where_files_are_looked_for(tmp_path, monkeypatch):
         assert inception_files.locate(folders) != tmp_path / path
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).touch()
-        assert (
-            inception_files.locate(folders) == tmp_path / path
-        )  # each is better than those before it
+        # each is preferred to those before it
+        assert inception_files.locate(folders) == tmp_path / path
 
 
-def test_a_score_that_needs_the_head_is_refused_in_a_sentence(folder, tmp_path):
+def test_a_missing_head_is_an_error_if_it_is_needed(folder, tmp_path):
     (tmp_path / inception_files.FOLDED[1]).symlink_to(folder / inception_files.FOLDED[1])
     with pytest.raises(
         UserError,
@@ -280,25 +279,25 @@ def test_a_score_that_needs_the_head_is_refused_in_a_sentence(folder, tmp_path):
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
-        ((4, 1, 8, 8), torch.uint8, "these are grey: score them by --classifier train"),
+        ((4, 1, 8, 8), torch.uint8, "these are grey: use --classifier train"),
         ((4, 4, 8, 8), torch.uint8, "these have 4 channels: set data.channels=3"),
-        ((4, 2, 1, 1), torch.float32, "not at points"),
+        ((4, 2, 1, 1), torch.float32, "these are points"),
     ],
 )
-def test_what_is_no_colour_image_is_refused(folder, shape, dtype, message):
+def test_only_colour_images_are_accepted(folder, shape, dtype, message):
     network = Inception(inception_files.read(folder / inception_files.FOLDED[1]), CPU)
     with pytest.raises(UserError, match=message):
         network(torch.zeros(shape, dtype=dtype))
 
 
-def test_no_weights_and_no_way_to_get_them(tmp_path):
+def test_missing_weights_without_a_download_are_an_error(tmp_path):
     with pytest.raises(
-        UserError, match=r"cannot be fetched \(file://.*: put pt_inception.*into .*own/inception"
+        UserError, match=r"cannot be downloaded \(file://.*: put pt_inception.*into .*own/inception"
     ):
         find_inception(str(tmp_path / "own"), CPU)
 
 
-def test_a_download_is_checked_and_put_in_its_place(tmp_path, monkeypatch):
+def test_a_download_is_verified(tmp_path, monkeypatch):
     mirror = tmp_path / "mirror" / "inception"
     mirror.mkdir(parents=True)
     (mirror / inception_files.PUBLIC).write_bytes(b"weights")
@@ -309,16 +308,16 @@ def test_a_download_is_checked_and_put_in_its_place(tmp_path, monkeypatch):
     monkeypatch.setattr(inception_files, "SHA256", hashlib.sha256(b"weights").hexdigest()[:8])
     path = inception_files.fetch(folders)
     assert path == inception_files.locate(folders) and path.read_bytes() == b"weights"
-    assert inception_files.fetch(folders) == path  # as a second process that waited for the first
+    assert inception_files.fetch(folders) == path  # like a second process that waited for the first
 
 
-def test_a_bad_file_is_named_with_its_trouble(tmp_path, monkeypatch):
+def test_a_bad_file_is_an_error(tmp_path, monkeypatch):
     public, folded = tmp_path / inception_files.PUBLIC, tmp_path / inception_files.FOLDED[0]
     public.write_bytes(b"truncated")
     with pytest.raises(UserError, match=r"is damaged, its SHA-256 begins with"):
         inception_files.read(public)
     monkeypatch.setattr(inception_files, "_complaint", lambda path: None)
-    with pytest.raises(UserError, match=r"not a file of weights that can be read safely"):
+    with pytest.raises(UserError, match="cannot be read safely as a file of weights"):
         inception_files.read(public)
     torch.save({"fc.weight": torch.zeros(2)}, public)
     with pytest.raises(UserError, match=r"lacks Conv2d_1a_3x3.conv.weight"):
@@ -328,13 +327,13 @@ def test_a_bad_file_is_named_with_its_trouble(tmp_path, monkeypatch):
         inception_files.read(folded)
     save_file({"conv.w": torch.zeros(1, 3, 3, 3), "conv.b": torch.zeros(1)}, folded)
     with pytest.raises(
-        UserError, match=r"Conv2d_1a_3x3 in the shape \(1, 3, 3, 3\) instead of \(32, 3, 3, 3\)"
+        UserError, match=r"Conv2d_1a_3x3 of shape \(1, 3, 3, 3\) instead of \(32, 3, 3, 3\)"
     ):
         inception_files.read(folded)
 
 
-# Of the first three test images of CIFAR-10, by an independent forward pass in the form of pytorch-fid, float32: every
-# 128th feature; then the norm, the mean and the place of the largest of all 2048.
+# Features of the first three test images of CIFAR-10 by an independent forward pass in the form of
+# pytorch-fid, float32: every 128th feature; then norm, mean and index of the largest of all 2048.
 _PINNED = [
     "0.053159 0.125740 0.554473 0.389612 0.841559 0.251227 0.599466 1.467500 "
     "0.033453 0.494537 0.169530 0.050004 0.091999 0.235645 0.345709 0.378898",
@@ -350,7 +349,7 @@ _PINNED_WHOLE = [
 ]
 
 
-def test_features_of_real_images_are_the_references():
+def test_features_of_real_images_are_the_pinned_ones():
     folded = [Path(_REAL) / place / inception_files.FOLDED[1] for place in ("inception", ".")]
     present = [path for path in folded if _REAL and path.is_file()]
     if not present:

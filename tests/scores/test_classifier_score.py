@@ -6,14 +6,14 @@ import torch
 from torchmetrics.image.inception import InceptionScore
 
 from remuda.errors import UserError
-from remuda.scores.inception_score import inception_score
+from remuda.scores.classifier_score import inception_score
 from remuda.tensors import random
 
 from .samples import DEVICES, Passing, normal
 
 
 def by_loops(splits):
-    """The scores of the splits, by the formula of the paper."""
+    """Return mean and deviation of the splits' scores by the formula of the paper."""
     scores = []
     for split in splits:
         marginal = np.mean(split, axis=0)
@@ -26,9 +26,8 @@ def by_loops(splits):
 
 
 def test_numbers_by_hand():
-    sure = torch.eye(4).repeat(
-        5, 1
-    )  # one class each, all equally often: the best score, the number of classes
+    # one class each, all equally often: the best score, the number of classes
+    sure = torch.eye(4).repeat(5, 1)
     assert inception_score(sure, 1) == (pytest.approx(4), 0)
     rows = torch.tensor([[0.5, 0.5], [1.0, 0.0]])  # marginal (3/4, 1/4)
     first = 0.5 * math.log(2 / 3) + 0.5 * math.log(2)
@@ -53,9 +52,8 @@ def test_loops_agree_on_uneven_splits(count, num_splits, device):
 @pytest.mark.filterwarnings("ignore:Metric `InceptionScore`")
 def test_torchmetrics_agrees(monkeypatch):
     logits, key = normal(500, 10).double() * 2, random.key(2, "test")
-    monkeypatch.setattr(
-        torch, "randperm", lambda count: random.permutation(torch.tensor(key), count)
-    )  # our order
+    order = random.permutation(torch.tensor(key), 500)
+    monkeypatch.setattr(torch, "randperm", lambda count: order)
     metric = InceptionScore(feature=Passing(10), splits=10)
     metric.update(logits)
     mean, std = metric.compute()
@@ -65,7 +63,7 @@ def test_torchmetrics_agrees(monkeypatch):
 
 @pytest.mark.parametrize("labels", [torch.arange(1000) % 10, torch.arange(1000) // 100])
 def test_the_order_of_classes_does_not_matter(labels):
-    """Images in turn or class by class: a split sees nearly all classes all the same."""
+    """Whether labels alternate or are sorted, a split contains nearly all classes."""
     mean, _ = inception_score(torch.eye(10)[labels])
     assert mean > 9
     assert inception_score(torch.eye(10)[labels]) == inception_score(torch.eye(10)[labels])
@@ -76,7 +74,7 @@ def test_one_class_is_a_score_of_one():
     assert inception_score(sure) == (pytest.approx(1, abs=1e-5), pytest.approx(0, abs=1e-5))
 
 
-def test_what_has_no_score():
+def test_invalid_input_is_an_error():
     good = normal(40, 5).softmax(1)
     for rows, match in [
         (good[:19], "at least 20 generated images, but there are 19"),
