@@ -75,8 +75,3 @@ def exit_status(error: BaseException) -> int:
 def resume_command(folder: Path) -> str:
     """Return the command that resumes a run, ready to paste."""
     return f"remuda resume {quote(str(folder))}"
-
-
-def tell(text: str) -> None:
-    """Print a line for the user on stderr while the command continues."""
-    print(text, file=sys.stderr, flush=True)

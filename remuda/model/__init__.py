@@ -6,9 +6,9 @@ save_grid(model.sample(64), 8, Path("samples.png"))
 Importing this package does not import PyTorch; using a name does.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from remuda.system import choices
+from remuda.system.choices import lazy_exports
 
 if TYPE_CHECKING:
     from remuda.model.model import Model, load
@@ -29,21 +29,12 @@ __all__ = [
     "write_samples",
 ]
 
-_LAZY = {
-    "Model": "remuda.model.model:Model",
-    "load": "remuda.model.model:load",
-    "make_evaluator": "remuda.model.scoring:make_evaluator",
-    "save_grid": "remuda.model.pictures:save_grid",
-    "score": "remuda.model.scoring:score",
-    "score_model": "remuda.model.scoring:score_model",
-    "score_round": "remuda.model.scoring:score_round",
-    "to_picture": "remuda.model.pictures:to_picture",
-    "write_grid": "remuda.model.samples:write_grid",
-    "write_samples": "remuda.model.samples:write_samples",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return choices.load(_LAZY[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "model": ["Model", "load"],
+        "pictures": ["save_grid", "to_picture"],
+        "samples": ["write_grid", "write_samples"],
+        "scoring": ["make_evaluator", "score", "score_model", "score_round"],
+    },
+)

@@ -113,8 +113,8 @@ class Model:
             )
         if labels is None:
             return self.draw_labels(n, seed)
-        is_list = isinstance(labels, Iterable) and getattr(labels, "ndim", 1) > 0
-        if isinstance(labels, str) or not is_list:
+        is_scalar = isinstance(labels, str) or getattr(labels, "ndim", 1) == 0
+        if is_scalar or not isinstance(labels, Iterable):
             return torch.full((n,), self.label_number(labels))
         numbers = torch.tensor([self.label_number(label) for label in labels])
         if len(numbers) != n:

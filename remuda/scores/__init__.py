@@ -4,11 +4,11 @@ An ``Evaluator`` knows the real images and gives all scores of samples. The meas
 plain functions of features. Importing this package does not import PyTorch; using a name does.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from remuda.scores.base import FeatureExtractor, Features, Value
 from remuda.scores.config import KINDS, ScoreConfig
-from remuda.system.choices import load
+from remuda.system.choices import lazy_exports
 
 if TYPE_CHECKING:
     from remuda.scores.balance import class_imbalance
@@ -48,24 +48,19 @@ __all__ = [
     "mode_scores",
 ]
 
-_LAZY = {
-    "Evaluator": "remuda.scores.evaluator:Evaluator",
-    "Gaussian": "remuda.scores.gaussian:Gaussian",
-    "class_diversities": "remuda.scores.classes:class_diversities",
-    "class_frechet_distances": "remuda.scores.classes:class_frechet_distances",
-    "class_imbalance": "remuda.scores.balance:class_imbalance",
-    "class_kernel_distances": "remuda.scores.classes:class_kernel_distances",
-    "copying": "remuda.scores.neighbours:copying",
-    "find_extractor": "remuda.scores.features.extractor:find_extractor",
-    "frechet_distance": "remuda.scores.fid:frechet_distance",
-    "inception_score": "remuda.scores.classifier_score:inception_score",
-    "kernel_distance": "remuda.scores.kid:kernel_distance",
-    "manifold_scores": "remuda.scores.manifold:manifold_scores",
-    "mode_scores": "remuda.scores.modes:mode_scores",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return load(_LAZY[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "balance": ["class_imbalance"],
+        "classes": ["class_diversities", "class_frechet_distances", "class_kernel_distances"],
+        "classifier_score": ["inception_score"],
+        "evaluator": ["Evaluator"],
+        "features.extractor": ["find_extractor"],
+        "fid": ["frechet_distance"],
+        "gaussian": ["Gaussian"],
+        "kid": ["kernel_distance"],
+        "manifold": ["manifold_scores"],
+        "modes": ["mode_scores"],
+        "neighbours": ["copying"],
+    },
+)

@@ -90,7 +90,7 @@ def collapsed_classes(
 
 
 def mean_distance(features: Tensor) -> float:
-    """Return the mean Euclidean distance of two different rows; 0 if they differ by rounding only."""
+    """Return the mean Euclidean distance of two different rows; 0 if all are equal to rounding."""
     spread = (features.amax(0) - features.amin(0)).max()
     if float(spread) <= EQUAL * float(features.abs().max()):
         return 0.0

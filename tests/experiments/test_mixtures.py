@@ -80,7 +80,9 @@ def test_each_mixture_is_scored_by_the_runs_protocol(trained):
     assert list(scores) == list(range(6)) and all(
         values[0].name == "fid_60_train_lenet" for values in scores.values()
     )
-    (whole,) = remuda.score(trained, device="cpu", kinds="fid", samples=60, notify=lambda text: None)
+    (whole,) = remuda.score(
+        trained, device="cpu", kinds="fid", samples=60, notify=lambda text: None
+    )
     assert scores[best][0].value == whole.value, "the model is the best mixture"
     assert len({values[0].value for values in scores.values()}) > 1
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-import remuda
+import remuda.model
 from remuda import config
 from remuda.errors import UserError
 
@@ -29,6 +29,11 @@ def runs(tmp_path_factory):
         }
         remuda.run(config.from_dict(values), folder / name)
     return folder
+
+
+@pytest.mark.parametrize("name", remuda.model.__all__)
+def test_every_exported_name_exists(name):
+    assert getattr(remuda.model, name) is not None
 
 
 @pytest.mark.parametrize("name", ["herd", "conditional", "plain"])
