@@ -1,4 +1,8 @@
-"""The data sets by name; the functions that read them are imported when they are first used."""
+"""List the data sets by name; their functions are imported when they are first used.
+
+A function takes the settings and the split, and returns the data set. Add your own with
+``DATASETS["name"] = function``.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
