@@ -1,78 +1,126 @@
-"""The command line: its commands are in remuda.commands; here is how it starts, stops and complains."""
+"""The command line: how it starts, stops and reports errors.
+
+``main`` takes over the signals before anything slow is imported, so that Ctrl-C never prints a
+traceback. The commands themselves are in the modules of this package.
+"""
 
 import io
 import os
 import signal
 import sys
-from typing import Annotated
+import warnings
+from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
-from rich.console import Console
-
-import remuda
-from remuda.cli import cellular, facts, results, training
-from remuda.cli.common import app, say
-from remuda.errors import Interrupted, ReportedElsewhere, UserError, explain, is_user_error
-from remuda.system import progress
+from remuda.errors import (
+    Interrupted,
+    ReportedElsewhere,
+    UserError,
+    exit_status,
+    explain,
+    is_user_error,
+)
+from remuda.system.choices import lazy_exports
 from remuda.system.signals import STOP_SIGNALS
 
-# Importing the modules has registered their commands.
-__all__ = ["app", "cellular", "facts", "main", "results", "training"]
+if TYPE_CHECKING:
+    from remuda.cli.commands import app
+
+__all__ = ["app", "main"]
+
+__getattr__, __dir__ = lazy_exports(__name__, {"commands": ["app"]})
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        say(f"remuda {remuda.__version__}")
-        raise typer.Exit
+def main() -> None:
+    """Run a command; an error that the user can fix becomes one sentence and status 2."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, _stop)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know the arrow of a table
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _WarningLines(warnings.showwarning)
+            status = _run()
+        sys.exit(status)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        _print_error(str(stop) or "stopped", style=None)
+        sys.exit(exit_status(stop))
+    except ReportedElsewhere as error:
+        sys.exit(error.status)
+    except (UserError, OSError, MemoryError, RuntimeError) as error:
+        if os.environ.get("REMUDA_TRACEBACK") or not is_user_error(error):
+            raise
+        _print_error(f"remuda: {explain(error)}")
+        sys.exit(exit_status(error))
 
 
-@app.callback()
-def common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
-    ] = False,
-) -> None:
-    """Train GANs as a herd."""
+def _stop(*_: object) -> None:
+    """Raise KeyboardInterrupt for the first signal and ignore the following ones.
 
-
-def _stop_politely(*_: object) -> None:
-    """Once: a second signal, which time limits like to send along, would cut off what the first one has saved."""
+    Time limits often send several; a second one would cut off what the first one saves.
+    """
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
-def _is_interrupted(error: BaseException | None) -> bool:
-    """Whether it comes from a signal to stop."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
+def _run() -> int:
+    """Run the command that the arguments name, and return its exit status."""
+    import typer
+    from rich.console import Console
 
+    from remuda.cli.commands import app
+    from remuda.system.progress import shown_on
 
-def main() -> None:
-    """Run a command; what the user can put right is one sentence and status 2."""
-    for number in STOP_SIGNALS:
-        signal.signal(number, _stop_politely)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may not know the arrow of a table
-    errors = Console(stderr=True)
     try:
-        with progress.shown_on(errors):
-            app()
-    except (Interrupted, KeyboardInterrupt) as stop:
-        errors.print(str(stop) or "stopped", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(130)
-    except ReportedElsewhere as error:
-        sys.exit(error.status)
-    except SystemExit as end:
-        if _is_interrupted(end):  # typer keeps such an exception to itself
-            errors.print("stopped", highlight=False)
-        raise
-    except (UserError, OSError, MemoryError, RuntimeError) as error:
-        if os.environ.get("REMUDA_TRACEBACK") or not is_user_error(error):
+        with shown_on(Console(stderr=True)):
+            status = app(prog_name="remuda", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except Exception as error:
+        # typer brings its own copy of click, or uses the installed one: its errors have two homes.
+        if not hasattr(error, "format_message"):
             raise
-        errors.print(
-            f"remuda: {explain(error)}", style="red", highlight=False, markup=False, soft_wrap=True
-        )
-        sys.exit(2)
+        raise UserError(_usage_error(error)) from None
+    if status == 130:  # how typer returns from KeyboardInterrupt
+        raise KeyboardInterrupt
+    return status or 0
+
+
+def _usage_error(error: Any) -> str:
+    """Return click's complaint about arguments as one sentence."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    link = " See" if message.endswith("?") else "; see"
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "remuda"
+    return f"{message[:1].lower()}{message[1:]}{link} {command} --help"
+
+
+def _print_error(text: str, style: str | None = "red") -> None:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+class _WarningLines:
+    """Show remuda's own warnings as one line each, and others as before."""
+
+    def __init__(self, others: Any):
+        self.others = others
+
+    def __call__(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        from remuda.cli.common import STARTED_BY_REMUDA
+
+        if not category.__module__.startswith("remuda."):
+            self.others(message, category, filename, lineno, file, line)
+        elif STARTED_BY_REMUDA not in os.environ:
+            _print_error(f"remuda: {message}", style=None)

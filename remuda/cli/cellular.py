@@ -1,61 +1,75 @@
 """Commands for runs of the strategy cellular: mixture, profile."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-import remuda
-from remuda.cli.common import DataFolder, RunFolder, app, console, say
-from remuda.experiments import mixtures
-from remuda.reports.page import routines
-from remuda.system.devices import find_device
+from remuda.cli.common import CheckpointRound, DataFolder, RunFolder, app, console, say
+
+if TYPE_CHECKING:
+    from remuda.strategies.base import Mixture
 
 
 @app.command("mixture")
 def show_mixtures(
     run: RunFolder,
-    checkpoint: Annotated[
-        int | None, typer.Option(help="Round of the checkpoint; default the newest.")
-    ] = None,
-    n: Annotated[int, typer.Option(help="Also score so many samples of each mixture.")] = 0,
+    checkpoint: CheckpointRound = None,
+    n: Annotated[int, typer.Option(help="Also score this many samples of each mixture.")] = 0,
     optimise: Annotated[
-        int, typer.Option(metavar="STEPS", help="First evolve the weights further, and save them.")
+        int, typer.Option(metavar="STEPS", help="First evolve the weights further and save them.")
     ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     data: DataFolder = None,
 ) -> None:
-    """Weights and distance of every neighbourhood's mixture of generators."""
+    """Show the weights and the distance of every neighbourhood's mixture of generators."""
+    from remuda.experiments import mixtures
+    from remuda.model.model import load
+    from remuda.system.devices import find_device
+
     path = None if data is None else str(data)
     if optimise:
         before, model = mixtures.optimise(
             run, optimise, checkpoint=checkpoint, device=device, data=path, notify=say
         )
     else:
-        before, model = None, remuda.load(run, checkpoint, str(find_device(device)), say)
+        before, model = None, load(run, checkpoint, str(find_device(device)), say)
     found = mixtures.mixtures(model)
     scores = mixtures.score(run, model, n, path, notify=say) if n else {}
+    console.print(_table(found, before, scores))
+    if before:
+        say(f"saved as the checkpoint of round {model.round}; samples come from the best mixture")
+
+
+def _table(found: "list[Mixture]", before: Any, scores: dict[int, Any]) -> Table:
+    """Return a row for each mixture; ``before`` has the distances before optimisation."""
     names = [value.name for value in next(iter(scores.values()), [])]
-    table = Table(
-        "cell", "row", "column", "weights", *(["before"] if before else []), "distance", *names, ""
-    )
+    earlier = ["before"] if before else []
+    table = Table("cell", "row", "column", "weights", *earlier, "distance", *names, "")
     for column in table.columns[4:]:
         column.overflow = "fold"
     for each in found:
         weights = "  ".join(f"{cell}:{weight:.3f}" for cell, weight in each.weights.items())
         cells = [str(each.cell), str(each.row), str(each.column), weights]
-        cells += [f"{before[each.cell]:.5g}"] if before else []
-        cells += [f"{each.distance:.5g}"]
+        if before:
+            cells.append(f"{before[each.cell]:.5g}")
+        cells.append(f"{each.distance:.5g}")
         cells += [f"{value.value:.4g}" for value in scores.get(each.cell, [])] or [""] * len(names)
-        table.add_row(*cells, "best" if each.is_best else "" if each.is_alive else "has left")
-    console.print(table)
-    if before:
-        say(f"saved as the checkpoint of round {model.round}; samples are drawn from the best")
+        table.add_row(*cells, _remark(each))
+    return table
+
+
+def _remark(mixture: "Mixture") -> str:
+    if mixture.is_best:
+        return "best"
+    return "" if mixture.is_alive else "has left"
 
 
 @app.command("profile")
 def show_profile(run: RunFolder) -> None:
-    """Seconds of the four routines of a cellular run, beside the paper's; draws them, too."""
+    """Show and draw the seconds of a cellular run's four routines next to the paper's."""
+    from remuda.reports.page import routines
+
     found = routines.profile(run)
     table = Table(*routines.HEADER, box=None, pad_edge=False)
     table.columns[0].no_wrap = True

@@ -1,68 +1,97 @@
-"""What all commands share: the application, its console, and flags that mean the same everywhere."""
+"""What all commands share: the application, its console, and arguments with the same meaning."""
 
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from remuda.cli.completion import complete_recipe, complete_run
 from remuda.cluster.environment import rank_from_environment
 from remuda.engines import ENGINES
-from remuda.training.progress import Bar, Lines, Progress
+
+if TYPE_CHECKING:
+    from remuda.training.progress import Progress
+
+# Set for ranks that a command of remuda starts: that command has already shown the warnings.
+STARTED_BY_REMUDA = "REMUDA_STARTED"
 
 app = typer.Typer(
     help="Train GANs as a herd.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
-# One of several ranks speaks, and what a launcher shows it as a terminal is not one. Files and pipes have room for a
-# whole table.
-WIDE = 200
-console = Console(
-    quiet=rank_from_environment().rank > 0,
-    force_terminal=False if rank_from_environment().num_ranks > 1 else None,
-    width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE,
-)
 
-Recipe = Annotated[str, typer.Argument(metavar="RECIPE|FILE.toml", help="See `remuda list`.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+
+def _new_console() -> Console:
+    """Return the console of this process; of several ranks only the first one prints."""
+    this = rank_from_environment()
+    return Console(
+        quiet=this.rank > 0,
+        # A launcher may show its ranks a terminal that is none.
+        force_terminal=False if this.num_ranks > 1 else None,
+        # Files and pipes have room for a whole table.
+        width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200,
+    )
+
+
+console = _new_console()
+
+Recipe = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE|FILE.toml",
+        help="A recipe from `remuda list`, or a TOML file.",
+        autocompletion=complete_recipe,
+    ),
+]
+RunFolder = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_run),
+]
 Setting = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="A.B=C", help="Change a setting; may be repeated."),
 ]
 DataFolder = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Folder with the data sets' files.")
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Folder with the files of the data sets."),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or auto.")]
 EngineName = Annotated[
-    str | None, typer.Option("--engine", help="Where members live: " + ", ".join(ENGINES) + ".")
+    str | None, typer.Option("--engine", help=f"Where members live: {', '.join(ENGINES)}.")
 ]
 NumRanks = Annotated[
-    int | None, typer.Option("--ranks", help="Processes to start, with --engine mpi.")
+    int | None, typer.Option("--ranks", help="Processes to start; requires --engine mpi.")
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
+CheckpointRound = Annotated[
+    int | None, typer.Option(help="Round of the checkpoint; default: the newest.")
+]
 
 
 def say(text: str) -> None:
-    """Plain text as it is: paths stay in one piece."""
+    """Print plain text; long lines such as paths are not broken."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def new_progress() -> Progress:
+def new_progress() -> "Progress":
+    """Return a progress bar on a terminal, and plain lines elsewhere."""
+    from remuda.cli.progress import Bar, Lines
+
     return Bar(console) if console.is_terminal else Lines(console)
 
 
 def assignments(flags: dict[str, object]) -> list[str]:
-    """Flags that were given, as --set takes them; quoted, so that a text of digits stays a text."""
-    return [f"{key}={_toml(value)}" for key, value in flags.items() if value is not None]
+    """Return the flags that were given as --set takes them."""
+    return [f"{key}={_as_toml(value)}" for key, value in flags.items() if value is not None]
 
 
-def _toml(value: object) -> str:
-    return (
-        str(value)
-        if isinstance(value, int)
-        else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
-    )
+def _as_toml(value: object) -> str:
+    if isinstance(value, int):
+        return str(value)
+    # Quoted, so that a text of digits stays a text.
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

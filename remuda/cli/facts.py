@@ -1,48 +1,50 @@
-"""Commands that tell what there is, and what it would take: data, traffic, doctor, list."""
+"""Commands that train nothing: data, traffic, doctor, list."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from remuda import config as configs
-from remuda import data as datasets
-from remuda import recipes
 from remuda.cli.common import DataFolder, Recipe, Setting, app, assignments, console, say
-from remuda.cluster import doctor
-from remuda.engines import ENGINES
-from remuda.experiments import traffic
-from remuda.networks import NETWORKS
-from remuda.strategies import STRATEGIES
 
 
 @app.command("data")
 def show_data(
-    name: Annotated[str, typer.Argument(help="A data set, see `remuda list`.")],
+    name: Annotated[str, typer.Argument(help="A data set from `remuda list`.")],
     anova: Annotated[
         bool, typer.Option("--anova", help="Analysis of variance between classes.")
     ] = False,
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Counts, sizes and statistics of a data set."""
+    """Show the counts, sizes and statistics of a data set."""
+    from remuda.config import from_dict, override
+    from remuda.data import load, print_summary
+
     flags = assignments({"data.name": name, "data.path": data})
-    config = configs.from_dict(configs.override({}, (settings or []) + flags))
-    datasets.print_summary(datasets.load(config.data), console, anova)
+    config = from_dict(override({}, (settings or []) + flags))
+    print_summary(load(config.data), console, anova)
 
 
 @app.command("traffic")
 def show_traffic(
     recipe: Recipe,
-    members: Annotated[int, typer.Option(help="Workers; default the recipe's, or 10.")] = 0,
+    members: Annotated[
+        int, typer.Option(help="Number of workers; default: the recipe's, or 10.")
+    ] = 0,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.png|.svg", help="Draw the ingress there.")
+        Path | None,
+        typer.Option(metavar="FILE.png|.svg", help="Also draw the ingress into this file."),
     ] = None,
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """What MD-GAN and FL-GAN would send and compute with a recipe's networks and data."""
+    """Show what MD-GAN and FL-GAN send and compute with a recipe's networks and data."""
+    from remuda import recipes
+    from remuda.experiments import traffic
+
     config = recipes.recipe(recipe, *(settings or []), *assignments({"data.path": data}))
     setting = traffic.setting_of(config, members)
     if out is not None:
@@ -55,26 +57,36 @@ def show_traffic(
 @app.command("doctor")
 def show_health(
     ranks: Annotated[
-        int, typer.Option("--ranks", help="To start for a trial; default the batch job's, or 2.")
+        int,
+        typer.Option("--ranks", help="Ranks to start for a test; default: the batch job's, or 2."),
     ] = 0,
 ) -> None:
-    """What is there, what would fail and what helps; how fast ranks speak to each other."""
+    """Check this machine and its MPI: what works, what would fail, how fast ranks exchange."""
+    from remuda.cluster import doctor
+
     if not doctor.examine(ranks, say):
         raise typer.Exit(2)
 
 
 @app.command("list")
 def show_names() -> None:
-    """Recipes, data sets, networks, strategies, engines, and the runs in ./runs."""
+    """List recipes, data sets, networks, strategies, engines, and the runs in ./runs."""
+    from remuda import recipes
+    from remuda.data import DATASETS
+    from remuda.engines import ENGINES
+    from remuda.networks import NETWORKS
+    from remuda.strategies import STRATEGIES
+
     table = Table("recipe", "about", box=None, pad_edge=False)
     for name in recipes.names():
         table.add_row(name, recipes.read(name)[1].get("about", ""))
     console.print(table)
-    for title, known in (
-        ("data sets", [*datasets.DATASETS, "folder:PATH"]),
-        ("networks", NETWORKS),
-        ("strategies", STRATEGIES),
-        ("engines", ENGINES),
-        ("runs", sorted(str(path.parent) for path in Path("runs").glob("*/config.toml"))),
-    ):
-        console.print(f"\n{title}: {', '.join(known) or 'none yet'}", highlight=False, markup=False)
+    _print_names("data sets", [*DATASETS, "folder:PATH"])
+    _print_names("networks", NETWORKS)
+    _print_names("strategies", STRATEGIES)
+    _print_names("engines", ENGINES)
+    _print_names("runs", sorted(str(path.parent) for path in Path("runs").glob("*/config.toml")))
+
+
+def _print_names(title: str, names: Iterable[str]) -> None:
+    console.print(f"\n{title}: {', '.join(names) or 'none yet'}", highlight=False, markup=False)

@@ -1,4 +1,4 @@
-"""Commands that look at what was trained, or is being trained: sample, score, compare, report, status."""
+"""Commands for trained runs: sample, score, compare, report, status."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,33 +6,34 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-import remuda
-from remuda.cli.common import DataFolder, RunFolder, app, console, say
-from remuda.model.samples import write_samples
-from remuda.model.scoring import score as score_run
-from remuda.reports import compare, status
-from remuda.reports import page as report
+from remuda.cli.common import CheckpointRound, DataFolder, RunFolder, app, console, say
+from remuda.cli.completion import complete_run
 from remuda.scores.config import KINDS
 
 
 @app.command()
 def sample(
     run: RunFolder,
-    n: Annotated[int, typer.Option("--n", help="Images; with --label all, of each label.")] = 64,
+    n: Annotated[
+        int, typer.Option("--n", help="Number of images; with --label all, per label.")
+    ] = 64,
     label: Annotated[
-        str | None, typer.Option(metavar="K|NAME|all", help="Only this class, or each in a row.")
+        str | None,
+        typer.Option(metavar="K|NAME|all", help="Only this class; all: a row for each class."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.png|DIR", help="A grid, or a folder of images.")
+        Path | None,
+        typer.Option(metavar="FILE.png|DIR", help="A grid, or a folder of single images."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of noise and labels.")] = 0,
-    checkpoint: Annotated[
-        int | None, typer.Option(help="Round of the checkpoint; default the newest.")
-    ] = None,
+    checkpoint: CheckpointRound = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:
     """Draw images from a trained herd."""
-    model = remuda.load(run, checkpoint, device, say)
+    from remuda.model.model import load
+    from remuda.model.samples import write_samples
+
+    model = load(run, checkpoint, device, say)
     target = out or run / "sample.png"
     write_samples(model, n, label, target, seed)
     say(f"samples of round {model.round}: {target}")
@@ -45,24 +46,24 @@ def score(
         str | None, typer.Option("--with", metavar="A,B", help=f"auto, all, {', '.join(KINDS)}.")
     ] = None,
     n: Annotated[int | None, typer.Option(help="Generated images; default 10,000.")] = None,
-    checkpoint: Annotated[
-        int | None, typer.Option(help="Round of the checkpoint; default the newest.")
-    ] = None,
+    checkpoint: CheckpointRound = None,
     reference: Annotated[
         str | None, typer.Option(help="Split to compare with: train or test.")
     ] = None,
     classifier: Annotated[
-        str | None, typer.Option(help="auto, or train: one of the data's own classes.")
+        str | None, typer.Option(help="auto, or train: a classifier of the data's own classes.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     data: DataFolder = None,
 ) -> None:
-    """Score a trained herd, and keep the values with their protocol in its record."""
+    """Score a trained herd, and add the values with their protocol to its record."""
+    from remuda.model import scoring
+
     flags = {"kinds": kinds, "samples": n, "reference": reference, "classifier": classifier}
     settings = {name: flag for name, flag in flags.items() if flag is not None}
     path = None if data is None else str(data)
-    values = score_run(
+    values = scoring.score(
         run, checkpoint=checkpoint, device=device, data=path, seed=seed, notify=say, **settings
     )
     table = Table("score", "value", "spread", "real images")
@@ -77,18 +78,27 @@ def score(
 def show_comparison(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, or folders that hold runs."),
+        typer.Argument(
+            metavar="RUN...",
+            help="Folders of runs; a folder of runs stands for every run in it.",
+            autocompletion=complete_run,
+        ),
     ],
     t: Annotated[
-        int | None, typer.Option("--round", help="Scores of this round; default the last scored.")
+        int | None,
+        typer.Option("--round", help="Scores of this round; default: the last scored round."),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help=", ".join(compare.FORMATS) + ".")] = "text",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there.")] = None,
+    form: Annotated[str, typer.Option("--format", help="text, csv, markdown, latex.")] = "text",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write to this file instead.")
+    ] = None,
 ) -> None:
-    """Runs beside each other: what they took, and their scores with the spread over seeds."""
+    """Compare runs: their cost, and their scores with the spread over seeds."""
+    from remuda.reports import compare
+
     comparison = compare.compare(runs, t)
     table = comparison.render(form)
-    if form == "csv":  # has no place for them, and they are not to be overlooked
+    if form == "csv":  # has no place for notes, and they must not be overlooked
         typer.echo("\n".join(comparison.notes), err=True)
     if out is None:
         typer.echo(table, nl=False)
@@ -99,16 +109,23 @@ def show_comparison(
 
 @app.command("report")
 def write_report(run: RunFolder) -> None:
-    """Write a run's page anew."""
-    say(str(report.write(run)))
+    """Write a run's page again."""
+    from remuda.reports import page
+
+    say(str(page.write(run)))
 
 
 @app.command("status")
 def show_status(
     run: RunFolder,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Again every second, until it ends; Ctrl-C leaves.")
+        bool, typer.Option("--watch", help="Update every second until the run or Ctrl-C ends it.")
     ] = False,
 ) -> None:
-    """How a run is doing: state, pace, time left, losses, and every rank."""
-    (status.follow if watch else status.show)(run, console)
+    """Show how a run is doing: state, speed, time left, losses, and every rank."""
+    from remuda.reports import status
+
+    if watch:
+        status.follow(run, console)
+    else:
+        status.show(run, console)

@@ -1,18 +1,17 @@
 """Commands that train: train, resume, repeat, bench, scaling."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-import remuda
-from remuda import config as configs
-from remuda import recipes
 from remuda.cli.common import (
+    STARTED_BY_REMUDA,
     DataFolder,
     Device,
     EngineName,
@@ -27,17 +26,11 @@ from remuda.cli.common import (
     new_progress,
     say,
 )
-from remuda.cluster import launch
+from remuda.cli.completion import complete_recipe
 from remuda.errors import UserError
-from remuda.experiments import bench
-from remuda.experiments.repeats import repeat as train_repeats
-from remuda.experiments.scaling import read_ranks, scale
-from remuda.networks import summary
-from remuda.record.record import Record, next_folder
-from remuda.reports import compare
-from remuda.system.text import count
-from remuda.training.assemble import assemble
-from remuda.training.run import changed
+
+if TYPE_CHECKING:
+    from remuda.config import RunConfig
 
 
 @app.command()
@@ -45,7 +38,7 @@ def train(
     recipe: Recipe,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for the record; default runs/RECIPE-NNN."),
+        typer.Option(metavar="DIR", help="Folder for the record; default: runs/RECIPE-NNN."),
     ] = None,
     members: Annotated[int | None, typer.Option(help="Size of the population.")] = None,
     rounds: Rounds = None,
@@ -60,6 +53,10 @@ def train(
     ] = False,
 ) -> None:
     """Train a herd from a recipe or a TOML file."""
+    from remuda import recipes
+    from remuda.record.record import next_folder
+    from remuda.training.run import run
+
     flags = {
         "run.members": members,
         "run.rounds": rounds,
@@ -69,70 +66,81 @@ def train(
         "run.seed": seed,
         "data.path": data,
     }
-    name, values = recipes.read(recipe)
-    config = configs.from_dict(configs.override(values, (settings or []) + assignments(flags)))
+    config = recipes.recipe(recipe, *(settings or []), *assignments(flags))
     if dry_run:
         return _describe(config)
-    folder = out or next_folder(name)
+    folder = out or next_folder(recipes.read(recipe)[0])
     _start_ranks(config, folder, [] if out else ["--out", str(folder)])
-    _closing_words(remuda.run(config, folder, new_progress()))
+    _print_results(run(config, folder, new_progress()))
 
 
-@app.command()
-def resume(
+@app.command("resume")
+def resume_run(
     run: RunFolder,
     rounds: Rounds = None,
     device: Device = None,
     members: Annotated[
-        int | None, typer.Option(help="More or fewer of them, with md-gan and fl-gan.")
+        int | None, typer.Option(help="Size of the population; with md-gan and fl-gan.")
     ] = None,
     engine: EngineName = None,
     ranks: NumRanks = None,
 ) -> None:
-    """Go on with a run that was stopped or killed, or train a finished one longer."""
+    """Resume a run that was stopped or killed, or train a finished run longer."""
+    from remuda.record.record import Record
+    from remuda.training.run import changed, resume
+
     _start_ranks(changed(Record.open(run).config, rounds, device, members, engine, ranks), run)
-    _closing_words(remuda.resume(run, rounds, device, new_progress(), members, engine, ranks))
+    _print_results(resume(run, rounds, device, new_progress(), members, engine, ranks))
 
 
-@app.command()
-def repeat(
+@app.command("repeat")
+def repeat_recipe(
     recipe: Recipe,
-    seeds: Annotated[int, typer.Option(help="How many.")] = 10,
-    first_seed: Annotated[int, typer.Option(help="The others follow it.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 10,
+    first_seed: Annotated[int, typer.Option(help="The other seeds follow it.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for the runs; default runs/RECIPE-repeats."),
+        typer.Option(metavar="DIR", help="Folder for the runs; default: runs/RECIPE-repeats."),
     ] = None,
     device: Device = None,
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Train a recipe with several seeds, go on where that was stopped, and compare."""
+    """Train a recipe with several seeds and compare the runs; resumes where it was stopped."""
+    from remuda import recipes
+    from remuda.experiments.repeats import repeat
+    from remuda.reports.compare import compare
+
     flags = assignments({"engine.device": device, "data.path": data})
-    name = recipes.read(recipe)[0]
     config = recipes.recipe(recipe, *(settings or []), *flags)
-    repeats = train_repeats(
-        config, out or Path("runs") / f"{name}-repeats", seeds, first_seed, new_progress
-    )
+    folder = out or Path("runs") / f"{recipes.read(recipe)[0]}-repeats"
+    repeats = repeat(config, folder, seeds, first_seed, new_progress)
     if repeats.finished:
-        typer.echo(compare.compare(repeats.finished).render(), nl=False)
+        typer.echo(compare(repeats.finished).render(), nl=False)
     repeats.refuse_failures()
 
 
 @app.command("bench")
 def show_expectations(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="[RECIPE|FILE.toml]", help="Default: the digits.")
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE|FILE.toml]",
+            help="Default: the recipes for digits.",
+            autocompletion=complete_recipe,
+        ),
     ] = None,
     device: Device = None,
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Run a few steps here, and say what a whole run takes in time and memory."""
+    """Run a few steps here, and predict the time and memory of a whole run."""
+    from remuda import recipes
+    from remuda.experiments import bench
+
     flags = assignments({"engine.device": device, "data.path": data})
-    for name in (
-        [recipe] if recipe else [name for name in recipes.names() if name.endswith("-digits")]
-    ):
+    digits = [name for name in recipes.names() if name.endswith("-digits")]
+    for name in [recipe] if recipe else digits:
         config = recipes.recipe(name, *(settings or []), *flags)
         expected = bench.measure(config, notify=say)
         say(f"{name} {bench.describe(expected)}")
@@ -149,23 +157,22 @@ def show_scaling(
     ] = False,
     weak: Annotated[bool, typer.Option("--weak", help="A herd that grows with the ranks.")] = False,
     repeats: Annotated[int, typer.Option(help="Runs with each number of ranks.")] = 3,
-    rounds: Annotated[int, typer.Option(help="Of each run; the first is not timed.")] = 5,
+    rounds: Annotated[int, typer.Option(help="Rounds of each run; the first is not timed.")] = 5,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Default runs/RECIPE-scaling-KIND.")
+        Path | None, typer.Option(metavar="DIR", help="Default: runs/RECIPE-scaling-KIND.")
     ] = None,
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Time a recipe on several numbers of ranks, and predict it for more."""
+    """Time a recipe on several numbers of ranks, and predict the time on more."""
+    from remuda import recipes
+    from remuda.experiments.scaling import read_ranks, scale
+
     if strong and weak:
-        raise UserError(
-            "--strong and --weak are two experiments: choose one, and call the other after it"
-        )
-    name, values = recipes.read(recipe)
-    config = configs.from_dict(
-        configs.override(values, (settings or []) + assignments({"data.path": data}))
-    )
-    folder = out or Path("runs") / f"{name}-scaling-{'weak' if weak else 'strong'}"
+        raise UserError("--strong and --weak are two experiments: run one after the other")
+    config = recipes.recipe(recipe, *(settings or []), *assignments({"data.path": data}))
+    name, kind = recipes.read(recipe)[0], "weak" if weak else "strong"
+    folder = out or Path("runs") / f"{name}-scaling-{kind}"
     found = scale(name, config, folder, read_ranks(ranks), weak, repeats, rounds, say)
     console.print(_table(found.header(), found.rows()))
     if found.predicted():
@@ -184,31 +191,40 @@ def _table(header: Sequence[str], rows: list[list[str]]) -> Table:
     return table
 
 
-def _start_ranks(config: configs.RunConfig, folder: Path, more: Sequence[str] = ()) -> None:
-    """Where ranks are asked for that are not there: they run this very command, and this process waits for them."""
+def _start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) -> None:
+    """Start the ranks if the engine needs them; they run this command, and this process waits."""
+    from remuda.cluster import launch
+
     if number := launch.num_to_start(config.engine):
-        raise typer.Exit(launch.start(number, [*sys.argv[1:], *more], folder, say))
+        os.environ[STARTED_BY_REMUDA] = "1"
+        sys.exit(launch.start(number, [*sys.argv[1:], *more], folder, say))
 
 
-def _describe(config: configs.RunConfig) -> None:
-    """What a run would be: its configuration, its networks, its size."""
+def _describe(config: "RunConfig") -> None:
+    """Print what would be trained: the configuration, the networks and the sizes."""
+    from remuda.config import to_toml
+    from remuda.networks import summary
+    from remuda.system.text import count
+    from remuda.training.assemble import assemble
+
     if config.data.is_per_rank:
         raise UserError(
-            "only ranks know what {rank} and {host} stand for: name the data of one of them for --dry-run"
+            "only ranks can replace {rank} and {host}: for --dry-run, name the data of one rank"
         )
-    herd = assemble(
-        replace(config, engine=replace(config.engine, name="stacked", ranks=0))
-    )  # its size is the same
-    say(configs.to_toml(config))
+    # The sizes are the same on every engine.
+    herd = assemble(replace(config, engine=replace(config.engine, name="stacked", ranks=0)))
+    say(to_toml(config))
     for table in summary.tables(config.networks, herd.facts.shape, len(herd.facts.classes)):
         console.print(table)
     say(
         f"{count(herd.engine.size, 'member')}, {count(config.run.rounds, 'round')} of "
-        f"{count(herd.num_steps, 'generator update')}, {herd.images_per_round:,} images a round; nothing was trained"
+        f"{count(herd.num_steps, 'generator update')}, {herd.images_per_round:,} images per round; "
+        "nothing was trained"
     )
 
 
-def _closing_words(folder: Path) -> None:
-    grid = Record.open(folder).sample_grids()
-    say(f"samples: {grid[-1]}")
+def _print_results(folder: Path) -> None:
+    from remuda.record.record import Record
+
+    say(f"samples: {Record.open(folder).sample_grids()[-1]}")
     say(f"page:    {folder / 'index.html'}")

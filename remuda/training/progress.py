@@ -1,27 +1,29 @@
-"""Who watches a run: a progress bar on a terminal, plain lines elsewhere, TensorBoard's event files."""
+"""Listeners to a run's progress: the interface, TensorBoard's event files, several listeners.
+
+The command line's progress bar is in ``remuda.cli.progress``.
+"""
 
 import statistics
-import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as RichProgress
-
 from remuda.errors import UserError
-from remuda.system.text import count
 
 
 class Progress:
-    """What a run tells; this one listens to nothing."""
+    """Listen to a run. This class ignores everything; override the methods that you need.
 
-    def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None: ...
+    A run enters it as a context, calls ``start`` once and ``round`` after every round.
+    """
 
-    def round(self, line: dict[str, Any]) -> None: ...
+    def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
+        """Receive the run's folder, its last round, the round it starts after, and its size."""
+
+    def round(self, line: dict[str, Any]) -> None:
+        """Receive the line that a round adds to rounds.jsonl."""
 
     def note(self, text: str) -> None:
-        """A sentence for the user, at any time and from any thread."""
+        """Receive a sentence for the user, at any time and from any thread."""
 
     def __enter__(self):
         return self
@@ -32,74 +34,16 @@ class Progress:
 Silent = Progress
 
 
-class Lines(Progress):
-    """A line now and then, for logs: the first and last round, and at most one every few seconds."""
-
-    def __init__(self, console: Console, interval: float = 5.0):
-        self.console, self.interval = console, interval
-        self.rounds, self.due = 0, 0.0
-
-    def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
-        self.rounds = rounds
-        if reached >= rounds:
-            return self.note(
-                f"{folder} has reached round {reached}, its last: nothing is left to train"
-            )
-        self.note(
-            f"training {count(num_members, 'member')} from round {reached + 1} to {rounds} in {folder}"
-        )
-
-    def round(self, line: dict[str, Any]) -> None:
-        now = time.monotonic()
-        if now < self.due and line["round"] < self.rounds:
-            return
-        self.due = now + self.interval
-        self.note(f"round {line['round']}/{self.rounds}  {describe(line)}")
-
-    def note(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-class Bar(Progress):
-    """A bar with the time left, the mean losses and the pace."""
-
-    def __init__(self, console: Console):
-        self.bar = RichProgress(
-            TextColumn("round"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}"),
-            console=console,
-        )
-
-    def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
-        self.note(f"training {count(num_members, 'member')} in {folder}")
-        self.task = self.bar.add_task("", total=rounds, completed=reached, text="")
-
-    def round(self, line: dict[str, Any]) -> None:
-        self.bar.update(self.task, completed=line["round"], text=describe(line))
-
-    def note(self, text: str) -> None:
-        self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def __enter__(self):
-        self.bar.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.bar.__exit__(*exception)  # type: ignore[arg-type]
-
-
 class EventFiles(Progress):
-    """TensorBoard's event files: every metric of every member, and the pace."""
+    """Write TensorBoard's event files: every metric of every member, and images per second."""
 
     def __init__(self, folder: Path):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
-                "run.tensorboard=true needs the package tensorboard: pip install 'remuda[tensorboard]'"
+                "run.tensorboard=true requires the package tensorboard: "
+                "pip install 'remuda[tensorboard]'"
             ) from None
         self.open = lambda reached: SummaryWriter(str(folder), purge_step=reached + 1)
         self.writer = None
@@ -121,7 +65,7 @@ class EventFiles(Progress):
 
 
 class Several(Progress):
-    """Tells them all."""
+    """Pass everything on to several listeners."""
 
     def __init__(self, *listeners: Progress):
         self.listeners = listeners
@@ -149,7 +93,7 @@ class Several(Progress):
 
 
 def describe(line: dict[str, Any]) -> str:
-    """Means over the members, and the pace."""
+    """Return the mean of each metric over the members, and the images per second."""
     means = [
         f"{name} {_short(statistics.fmean(values))}"
         for name, values in line.items()

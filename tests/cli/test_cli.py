@@ -1,18 +1,22 @@
-"""The commands as a user types them, and what they say to bad input."""
+"""Run the commands as a user types them, and check what they say to bad input."""
 
+import contextlib
+import io
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import typer
 from PIL import Image
 
 import remuda
-from remuda import config, recipes
+from remuda import cli, config, data, recipes
 from remuda.cli import app
+from remuda.model import scoring
 
 
 def call(*words, cwd=None, **environment):
@@ -47,18 +51,21 @@ def trained(tmp_path_factory):
 def test_a_pipe_gets_whole_tables():
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     words = [sys.executable, "-m", "remuda", "list"]
-    printed = subprocess.run(
-        words, capture_output=True, text=True, env=environment, timeout=300
-    ).stdout
+    result = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     for name in recipes.names():
-        assert re.search(
-            rf"^{name} .* {re.escape(recipes.read(name)[1]['about'])} *$", printed, re.MULTILINE
-        ), name
+        about = re.escape(recipes.read(name)[1]["about"])
+        assert re.search(rf"^{name} .* {about} *$", result.stdout, re.MULTILINE), name
 
 
 def test_the_set_of_commands_and_flags_is_frozen():
     """Few flags; the rest is --set. Changing this set is a decision, not an accident."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    group = typer.main.get_command(app)
+    assert {option for parameter in group.params for option in parameter.opts} == {
+        "--version",
+        "--install-completion",
+        "--show-completion",
+    }
+    commands = group.commands  # type: ignore[attr-defined]
     flags = {name: {option for p in c.params for option in p.opts} for name, c in commands.items()}
     assert flags == {
         "train": {
@@ -129,30 +136,25 @@ def test_the_next_run_gets_the_next_number(trained):
 def test_a_dry_run_writes_nothing(tmp_path):
     result = call("train", "class-parallel-digits", "--dry-run", "--device", "cpu", cwd=tmp_path)
     assert result.returncode == 0 and not list(tmp_path.iterdir())
-    assert (
-        "10 members" in result.stdout
-        and "parameters" in result.stdout
-        and "batch_size = 32" in result.stdout
-    )
+    for text in ("10 members", "parameters", "batch_size = 32"):
+        assert text in result.stdout
 
 
 def test_sample_to_a_grid_a_row_per_label_and_a_folder(trained, tmp_path):
     run = trained[0] / "runs/small-001"
-    assert call("sample", run, "--n", 20, "--out", tmp_path / "a.png").returncode == 0
-    assert (
-        call("sample", run, "--n", 5, "--label", "all", "--out", tmp_path / "b.png").returncode == 0
-    )
+
+    def sample(*words):
+        assert call("sample", run, *words).returncode == 0
+
+    sample("--n", 20, "--out", tmp_path / "a.png")
+    sample("--n", 5, "--label", "all", "--out", tmp_path / "b.png")
     side = 35  # images enlarged to 32 pixels, and a margin of 3
     assert Image.open(tmp_path / "a.png").size == (8 * side + 3, 3 * side + 3)
     assert Image.open(tmp_path / "b.png").size == (5 * side + 3, 3 * side + 3)
-    assert (
-        call("sample", run, "--n", 4, "--label", "all", "--out", tmp_path / "images").returncode
-        == 0
-    )
-    again = remuda.data.load(remuda.data.DataConfig(name=f"folder:{tmp_path / 'images'}"))
-    assert (
-        again.counts == [4, 4, 4] and again.shape == (1, 8, 8) and again.classes == ("0", "1", "2")
-    )
+    sample("--n", 4, "--label", "all", "--out", tmp_path / "images")
+    again = data.load(data.DataConfig(name=f"folder:{tmp_path / 'images'}"))
+    assert again.counts == [4, 4, 4] and again.shape == (1, 8, 8)
+    assert again.classes == ("0", "1", "2")
 
 
 def test_the_other_commands(trained, monkeypatch, capsys):
@@ -170,15 +172,14 @@ def test_the_other_commands(trained, monkeypatch, capsys):
     assert "1,501" in shown or "1501" in shown
     printed("report", "runs/small-001")
     expected = printed("bench", "small.toml", "--set", "run.rounds=2000")
-    assert re.search(
-        r"ms per step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)", expected
-    ), expected
+    pattern = r"ms per step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)"
+    assert re.search(pattern, expected), expected
     printed("resume", "runs/small-001", "--rounds", 4)
     assert remuda.load(folder / "runs/small-001").round == 4
 
 
 def bad(tmp_path) -> dict[tuple, str]:
-    """Command lines that cannot work, and a piece of the sentence that says why."""
+    """Return command lines that cannot work, each with a part of the sentence that says why."""
     run = tmp_path / "runs/small-001"
     empty, corrupt, idx, flat = (tmp_path / name for name in ("empty", "corrupt", "idx", "flat"))
     empty.mkdir(exist_ok=True)
@@ -188,7 +189,8 @@ def bad(tmp_path) -> dict[tuple, str]:
     for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
         (idx / "mnist" / name).write_bytes(b"\x00\x00\x08\x03\x00\x00")
     flat.write_text("a file")
-    digits = ("train", "class-parallel-digits", "--device", "cpu", "--out", tmp_path / "never")
+    into = ("train", "class-parallel-digits", "--device", "cpu", "--out")
+    digits = (*into, tmp_path / "never")
     return {
         ("train", "class-parallel-digts"): "did you mean class-parallel-digits",
         ("train", tmp_path / "none.toml"): "there is no file",
@@ -205,30 +207,9 @@ def bad(tmp_path) -> dict[tuple, str]:
         (*digits, "--set", f"data.name=folder:{corrupt}"): "x.png",
         (*digits, "--set", f"data.name=folder:{tmp_path / 'nowhere'}"): "nowhere",
         (*digits, "--set", "data.name=mnist", "--data", idx): "train-",
-        (
-            "train",
-            "class-parallel-digits",
-            "--device",
-            "cpu",
-            "--out",
-            flat / "run",
-        ): "choose another --out",
-        (
-            "train",
-            "class-parallel-digits",
-            "--device",
-            "cpu",
-            "--out",
-            "/proc/run",
-        ): "choose another --out",
-        (
-            "train",
-            "class-parallel-digits",
-            "--device",
-            "cpu",
-            "--out",
-            run,
-        ): "not empty: remuda resume",
+        (*into, flat / "run"): "choose another --out",
+        (*into, "/proc/run"): "choose another --out",
+        (*into, run): "not empty: remuda resume",
         ("resume", empty): "not a run",
         ("resume", tmp_path / "nowhere"): "not a run",
         ("sample", run, "--label", "12"): "labels are 0 to 2",
@@ -241,13 +222,17 @@ def bad(tmp_path) -> dict[tuple, str]:
         ("sample", empty): "not a run",
         ("report", empty): "",
         ("data", "mnits"): "did you mean mnist",
-        ("train",): "",
-        ("train", "class-parallel-digits", "--no-such-flag"): "",
+        (*digits, "--ranks", "2"): "engine.ranks=2 requires MPI: add --engine mpi",
+        ("train",): "missing argument 'RECIPE|FILE.toml'; see remuda train --help",
+        ("trian",): "no such command 'trian'",
+        ("train", "class-parallel-digits", "--no-such-flag"): "no such option: --no-such-flag",
+        (*digits, "--rounds", "many"): "invalid value for '--rounds'",
+        ("compare", run, "--format", "pdf"): "known are text, csv, markdown, latex",
     }
 
 
 def test_bad_input_gets_one_sentence_and_status_2(trained):
-    """In one process for speed: what main() catches is the same."""
+    """All commands run in this process, which is faster; ``main`` catches the same errors."""
     folder, _ = trained
     for words, sentence in bad(folder).items():
         result = in_process(*words)
@@ -259,13 +244,7 @@ def test_bad_input_gets_one_sentence_and_status_2(trained):
 
 
 def in_process(*words):
-    """Status and stderr of a command, without the seconds that a new interpreter takes to import torch."""
-    import contextlib
-    import io
-    from unittest import mock
-
-    from remuda import cli
-
+    """Return the status and stderr of a command without starting a new interpreter."""
     stderr = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["remuda", *map(str, words)]),
@@ -279,13 +258,11 @@ def in_process(*words):
     return 0, stderr.getvalue()
 
 
-def test_a_stop_outside_of_the_loop_is_said(trained, monkeypatch):
+def test_a_stop_outside_of_the_loop_is_reported(trained, monkeypatch):
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    from remuda.cli import results
-
-    monkeypatch.setattr(results, "score_run", stop)
+    monkeypatch.setattr(scoring, "score", stop)
     assert in_process("score", trained[0] / "run") == (130, "stopped\n")
 
 
@@ -300,10 +277,8 @@ def test_a_refused_resume_leaves_the_record_alone(trained, tmp_path):
         status, said = in_process("resume", run, *words)
         assert status == 2 and why in said, said
         assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
-    assert (
-        f"remuda resume '{run}', or choose"
-        in in_process("train", trained[0] / "small.toml", "--out", run)[1]
-    )
+    refused = in_process("train", trained[0] / "small.toml", "--out", run)[1]
+    assert f"remuda resume '{run}', or choose" in refused
 
 
 def test_a_nan_ends_a_run_with_a_sentence(trained, tmp_path):
@@ -313,14 +288,13 @@ def test_a_nan_ends_a_run_with_a_sentence(trained, tmp_path):
         "--set", "run.checkpoint_every=1",
     )  # fmt: skip
     assert result.returncode == 2
-    assert re.search(r"_loss of member \d became (nan|inf|-inf) in round \d", result.stderr), (
-        result.stderr
-    )
+    pattern = r"_loss of member \d became (nan|inf|-inf) in round \d"
+    assert re.search(pattern, result.stderr), result.stderr
     assert "Traceback" not in result.stderr and len(result.stderr.strip().splitlines()) == 1
 
 
 def test_a_disk_that_fills_up_ends_a_run_with_a_sentence(trained, tmp_path):
-    """A limit on the size of files stands in for the full disk: checkpoints fail, what was saved stays."""
+    """A limit on the size of files stands in for a full disk; earlier checkpoints stay intact."""
     run = tmp_path / "run"
     assert in_process("train", trained[0] / "small.toml", "--out", run)[0] == 0
     script = f"ulimit -f 10; exec {sys.executable} -m remuda resume {run} --rounds 9"
@@ -351,6 +325,5 @@ def test_a_full_memory_gets_a_sentence(trained, tmp_path):
     result = call(
         "train", "small.toml", "--out", tmp_path, "--set", "networks.hidden=99999999", cwd=folder
     )
-    assert result.returncode == 2 and result.stderr.startswith(
-        "remuda: the memory is full: lower"
-    ), result.stderr
+    assert result.returncode == 2
+    assert result.stderr.startswith("remuda: the memory is full: lower"), result.stderr

@@ -1,0 +1,40 @@
+"""The application with all its commands: importing their modules registers them."""
+
+from typing import Annotated
+
+import typer
+
+import remuda
+from remuda.cli.common import app, say
+
+# The help text lists the commands in this order.
+# isort: off
+from remuda.cli import training
+from remuda.cli import results
+from remuda.cli import facts
+from remuda.cli import cellular
+# isort: on
+
+__all__ = ["app", "cellular", "facts", "results", "training"]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"remuda {remuda.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Train GANs as a herd."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
+        raise typer.Exit(2)
