@@ -26,7 +26,7 @@ from remuda.engines import Stacked
 from remuda.model.model import Model
 from remuda.networks import NETWORKS
 from remuda.networks.layers import Dropout, UpsampledConv2d
-from remuda.record.record import DataFacts
+from remuda.record import DataFacts
 from remuda.strategies import ClassParallel
 from remuda.tensors import trees
 

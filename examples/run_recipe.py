@@ -7,7 +7,7 @@ from pathlib import Path
 
 import remuda
 from remuda.model.pictures import save_grid
-from remuda.record.record import next_folder
+from remuda.record import next_folder
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
 config = remuda.recipe(

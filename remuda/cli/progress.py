@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from remuda.record.rounds import describe
 from remuda.system.text import count
-from remuda.training.progress import Progress, describe
+from remuda.training.progress import Progress
 
 
 class Lines(Progress):

@@ -54,7 +54,7 @@ def train(
 ) -> None:
     """Train a herd from a recipe or a TOML file."""
     from remuda import recipes
-    from remuda.record.record import next_folder
+    from remuda.record import next_folder
     from remuda.training.run import run
 
     flags = {
@@ -86,7 +86,7 @@ def resume_run(
     ranks: NumRanks = None,
 ) -> None:
     """Resume a run that was stopped or killed, or train a finished run longer."""
-    from remuda.record.record import Record
+    from remuda.record import Record
     from remuda.training.run import changed, resume
 
     _start_ranks(changed(Record.open(run).config, rounds, device, members, engine, ranks), run)
@@ -224,7 +224,7 @@ def _describe(config: "RunConfig") -> None:
 
 
 def _print_results(folder: Path) -> None:
-    from remuda.record.record import Record
+    from remuda.record import Record
 
     say(f"samples: {Record.open(folder).sample_grids()[-1]}")
     say(f"page:    {folder / 'index.html'}")

@@ -12,7 +12,7 @@ from remuda.data.batches import Batch
 from remuda.errors import UserError
 from remuda.model.model import Model, load
 from remuda.model.scoring import score_model
-from remuda.record.record import Record
+from remuda.record import Record
 from remuda.scores.base import Value
 from remuda.scores.evaluator import Evaluator
 from remuda.strategies.base import Mixture

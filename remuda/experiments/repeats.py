@@ -8,7 +8,7 @@ import torch
 
 from remuda.config import RunConfig
 from remuda.errors import UserError
-from remuda.record.record import Record
+from remuda.record import Record
 from remuda.reports.compare.groups import settings
 from remuda.training.progress import Progress, Silent
 from remuda.training.run import Interrupted, resume, run

@@ -13,8 +13,7 @@ from torch import Tensor
 from remuda.data.images import to_bytes
 from remuda.engines import Stacked
 from remuda.errors import UserError
-from remuda.record import checkpoints
-from remuda.record.record import DataFacts, Record
+from remuda.record import DataFacts, Record, checkpoints
 from remuda.strategies import Context, Strategy
 from remuda.system.devices import find_device
 from remuda.system.memory import available_bytes

@@ -9,7 +9,7 @@ import torch
 from remuda.config import RunConfig, from_dict
 from remuda.errors import UserError
 from remuda.model.model import Model, load
-from remuda.record.record import Record
+from remuda.record import Record
 from remuda.reports import page as report
 from remuda.scores.base import Value
 from remuda.scores.config import ScoreConfig

@@ -1,4 +1,4 @@
-"""Where a run took place: what to know to repeat it."""
+"""The environment of a run: everything that is needed to repeat it."""
 
 import os
 import platform
@@ -11,16 +11,17 @@ from typing import Any
 
 import torch
 
-import remuda
+from remuda.system.choices import load
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn")
 
 
 def describe(device: torch.device) -> dict[str, Any]:
+    """Return an entry of environment.json for this process."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "remuda": remuda.__version__,
+        "remuda": load("remuda:__version__"),
         "revision": _revision(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -32,6 +33,13 @@ def describe(device: torch.device) -> dict[str, Any]:
     }
 
 
+def device_name(device: torch.device) -> str:
+    """Return the device, and the model of a GPU."""
+    if device.type == "cuda":
+        return f"{device}: {torch.cuda.get_device_name(device)}"
+    return str(device)
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -39,15 +47,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def device_name(device: torch.device) -> str:
-    return (
-        f"{device}: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)
-    )
-
-
 def _revision() -> str | None:
-    """The git revision of the code, "+" if it was changed since; None where it does not lie in a checkout."""
-    here = Path(remuda.__file__).parent
+    """Return the git revision of the code, with "+" if it has changes; None outside a checkout."""
+    here = Path(__file__).parents[1]
     if not (here.parent / ".git").exists():
         return None
     try:
@@ -59,6 +61,5 @@ def _revision() -> str | None:
 
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=10
-    ).stdout.strip()
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()

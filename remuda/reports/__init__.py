@@ -1,1 +1,1 @@
-"""What people look at: a run's page, comparisons of runs, the status of a run."""
+"""Reports for people: the page of a run, comparisons of runs, the status of a run."""

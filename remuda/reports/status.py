@@ -1,6 +1,5 @@
-"""How a run is doing, seen from outside: from its record alone, while it trains and afterwards."""
+"""The status of a run, read from its folder while it trains and afterwards."""
 
-import json
 import platform
 import statistics
 import time
@@ -16,185 +15,160 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from remuda.errors import UserError
-from remuda.record.record import Record
+from remuda.record.files import Line
+from remuda.record.reader import Reader
+from remuda.record.rounds import describe
+from remuda.record.scores import Score
 from remuda.system.processes import Process
 from remuda.system.text import count, duration
-from remuda.training.progress import describe
 
-STALE = (
-    30.0  # seconds; status.json is written every second, but a shared file system may show it late
-)
-QUIET = 5.0  # seconds; a process of this machine should not take that long
-RECENT = 50  # rounds whose pace says what is left
+# status.json is written every second. A process of this machine is late after QUIET seconds; the
+# file of another machine may arrive late through a shared file system.
+QUIET = 5.0  # seconds
+STALE = 30.0  # seconds
+RECENT = 50  # rounds whose mean time predicts the time left
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
+    """Everything that ``remuda status`` shows."""
+
     folder: Path
     state: str  # running, finished, stopped, killed, or not known
     remarks: list[str]
-    rounds: int
-    recent: list[dict[str, Any]]  # the last lines of rounds.jsonl
-    scores: list[dict[str, Any]]  # those of the last scored round
+    rounds: int  # to train
+    recent: list[Line]  # the last lines of rounds.jsonl
+    scores: list[Score]  # of the last scored round
     ranks: list[dict[str, Any]]  # as in status.json
-    losses: list[dict[str, Any]]  # of ranks
+    failures: list[Line]  # as in failures.jsonl
 
     @property
     def reached(self) -> int:
+        """The last round that was trained."""
         return self.recent[-1]["round"] if self.recent else 0
 
 
-def look(folder: Path, now: datetime | None = None) -> Status:
-    record = Record.open(folder)
-    told = _read(folder / "status.json")
-    recent = _tail(folder / "rounds.jsonl")[-RECENT:]
-    rounds = told["rounds"] if told else record.config.run.rounds
-    state, remarks = _state(told, now or datetime.now(UTC)) if told else _guess(recent, rounds)
-    scores = _tail(folder / "scores.jsonl")
-    newest = {score["name"]: score for score in scores if score["round"] == scores[-1]["round"]}
-    ranks = told["ranks"] if told else []
+def read(folder: Path, now: datetime | None = None) -> Status:
+    """Return the status of a run at this moment."""
+    reader = Reader.open(folder)
+    written = reader.status()
+    recent = reader.last_rounds(RECENT)
+    if written is None:
+        rounds, ranks = reader.setting("run", "rounds"), []
+        state, remarks = _guess(recent, rounds)
+    else:
+        rounds, ranks = written["rounds"], written["ranks"]
+        state, remarks = _state(written, now or datetime.now(UTC))
+    scores = reader.scores()
     return Status(
         folder=folder,
         state=state,
         remarks=[*remarks, *(rank["remark"] for rank in ranks if rank["remark"])],
         rounds=rounds,
         recent=recent,
-        scores=list(newest.values()),
+        scores=[score for score in scores if score.round == scores[-1].round],
         ranks=ranks,
-        losses=_tail(folder / "losses.jsonl"),
+        failures=reader.failures(),
     )
 
 
-def _state(told: dict[str, Any], now: datetime) -> tuple[str, list[str]]:
-    """Who is killed cannot write it down: here its process is gone, elsewhere nothing is written any more."""
-    if told["state"] != "running":
-        return told["state"], [told["why"]] if told["why"] else []
-    root = told["ranks"][0]
-    age = (now - datetime.fromisoformat(told["time"])).total_seconds()
+def _state(written: dict[str, Any], now: datetime) -> tuple[str, list[str]]:
+    """Return the state and remarks on it. A killed run cannot record its own end.
+
+    On this machine, a run was killed if its process has ended. On another machine, it was killed if
+    status.json is old.
+    """
+    if written["state"] != "running":
+        return written["state"], [written["why"]] if written["why"] else []
+    root = written["ranks"][0]
+    age = (now - datetime.fromisoformat(written["time"])).total_seconds()
     if root["host"] == platform.node():
         if not Process(root["host"], root["pid"], root["born"]).is_alive:
             return "killed", []
-        quiet = (
-            f"nothing was written for {duration(age)}: process {root['pid']} is stopped or held up"
-        )
-        return "running", [quiet] if age > QUIET else []
+        if age > QUIET:
+            late = f"nothing was written for {duration(age)}"
+            return "running", [f"{late}: process {root['pid']} is stopped or blocked"]
+        return "running", []
     if age > STALE:
-        return "killed", [
-            f"nothing was written for {duration(age)}: {root['host']} was last to train it"
-        ]
+        late = f"nothing was written for {duration(age)}"
+        return "killed", [f"{late}: the run was last trained on {root['host']}"]
     return "running", []
 
 
-def _guess(recent: list[dict[str, Any]], rounds: int) -> tuple[str, list[str]]:
+def _guess(recent: list[Line], rounds: int) -> tuple[str, list[str]]:
+    """Return the state of a run without status.json, and remarks on it."""
     if recent and recent[-1]["round"] >= rounds:
         return "finished", []
     return "not known", [
-        "it has no status.json: training has not begun, or an older version has trained it"
+        "the run has no status.json: training has not started, or an older version trained it"
     ]
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise UserError(
-            f"{path} cannot be read ({error}): the next remuda resume writes it anew"
-        ) from None
-
-
-def _tail(path: Path, num_bytes: int = 1 << 18) -> list[dict[str, Any]]:
-    """The last complete lines, without reading a long run's whole file; a kill may have torn the very last."""
-    try:
-        with path.open("rb") as file:
-            start = max(0, file.seek(0, 2) - num_bytes)
-            file.seek(start)
-            lines = file.read().split(b"\n")[1 if start else 0 : -1]
-    except FileNotFoundError:
-        return []
-    if not lines and start:
-        return _tail(path, 8 * num_bytes)
-    try:
-        found = [json.loads(line) for line in lines]
-        if not all(isinstance(line, dict) and isinstance(line.get("round"), int) for line in found):
-            raise ValueError("a line names no round")
-        return found
-    except ValueError as error:
-        raise UserError(f"{path} cannot be read ({error}): the run is damaged") from None
-
-
-# Showing it
+# Display
 
 
 def show(folder: Path, console: Console) -> None:
-    console.print(render(look(folder)), soft_wrap=True)
+    """Print the status once."""
+    console.print(render(read(folder)), soft_wrap=True)
 
 
 def follow(folder: Path, console: Console) -> None:
-    """Again every second, until the run ends or the user does not want to see more."""
+    """Print the status every second, until the run ends or the user presses Ctrl-C."""
     with (
         suppress(KeyboardInterrupt),
         Live(console=console, auto_refresh=False, transient=True) as live,
     ):
-        while (status := look(folder)).state == "running":
+        while (status := read(folder)).state == "running":
             live.update(render(status), refresh=True)
             time.sleep(1.0)
     show(folder, console)
 
 
 def render(status: Status) -> RenderableType:
-    parts: list[RenderableType] = [Text(line) for line in _words(status)]
+    """Return the status as text and, with several ranks, a table."""
+    parts: list[RenderableType] = [Text(line) for line in _lines(status)]
     if len(status.ranks) > 1:
         parts.append(_table(status))
-    parts += [Text(_loss(loss)) for loss in status.losses]
+    parts += [Text(_failure(line)) for line in status.failures]
     return Group(*parts, *(Text(remark) for remark in status.remarks))
 
 
-def _words(status: Status) -> Iterator[str]:
+def _lines(status: Status) -> Iterator[str]:
     head = [f"{status.folder}: {status.state}", f"round {status.reached:,} of {status.rounds:,}"]
     if status.recent:
-        pace = statistics.fmean(line["seconds"] for line in status.recent)
-        head.append(f"{pace:.3g} s a round")
+        seconds = statistics.fmean(line["seconds"] for line in status.recent)
+        head.append(f"{seconds:.3g} s per round")
         if status.state == "running":
-            head.append(f"{duration(pace * (status.rounds - status.reached))} left")
+            head.append(f"{duration(seconds * (status.rounds - status.reached))} left")
     yield ", ".join(head)
     if status.recent:
         yield describe(status.recent[-1])
     if status.scores:
-        values = ", ".join(f"{score['name']} {score['value']:.4g}" for score in status.scores)
-        yield f"scores of round {status.scores[0]['round']:,}: {values}"
+        values = ", ".join(f"{score.name} {score.value:.4g}" for score in status.scores)
+        yield f"scores of round {status.scores[0].round:,}: {values}"
 
 
 def _table(status: Status) -> Table:
-    titles = ("rank", "host", "process", "device", "members", "state", "round", "heard", "")
+    titles = ("rank", "host", "process", "device", "members", "state", "round", "last seen", "")
     table = Table(*titles, box=None, pad_edge=False)
     for rank in status.ranks:
-        members = _spans(rank["members"])
-        heard = f"{rank['silent']:.0f} s ago" if status.state == "running" else ""
+        names = ("rank", "host", "pid", "device", "members", "state", "round")
+        cells = {name: str(rank[name]) for name in names} | {"members": _spans(rank["members"])}
+        seen = f"{rank['silent']:.0f} s ago" if status.state == "running" else ""
         contact = "" if rank["contact"] == "on time" else rank["contact"]
-        cells = (
-            rank["rank"],
-            rank["host"],
-            rank["pid"],
-            rank["device"],
-            members,
-            rank["state"],
-            rank["round"],
-        )
-        table.add_row(*map(str, cells), heard, contact)
+        table.add_row(*cells.values(), seen, contact)
     return table
 
 
-def _loss(loss: dict[str, Any]) -> str:
-    ranks = f"{count(len(loss['ranks']), 'rank')} ({_spans(loss['ranks'])})"
-    hosts, members = ", ".join(dict.fromkeys(loss["hosts"])), _spans(loss["members"]) or "none"
-    return f"after round {loss['round']:,}: lost {ranks} on {hosts} with members {members}; {loss['action']}"
+def _failure(line: Line) -> str:
+    ranks = f"{count(len(line['ranks']), 'rank')} ({_spans(line['ranks'])})"
+    hosts, members = ", ".join(dict.fromkeys(line["hosts"])), _spans(line["members"]) or "none"
+    start = f"after round {line['round']:,}: lost {ranks} on {hosts}"
+    return f"{start} with members {members}; {line['action']}"
 
 
 def _spans(numbers: list[int]) -> str:
-    """0-2, 5"""
+    """Return numbers as ranges, such as ``0-2, 5``."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
         if spans and number == spans[-1][-1] + 1:

@@ -18,9 +18,8 @@ from remuda.engines import Engine, Metered, Ranks, Stacked, Transport, World
 from remuda.engines.mpi.spans import spans
 from remuda.errors import UserError
 from remuda.model.model import Model
-from remuda.record import checkpoints
+from remuda.record import DataFacts, checkpoints
 from remuda.record.checkpoints import Checkpoint
-from remuda.record.record import DataFacts
 from remuda.scores.features.extractor import find_extractor
 from remuda.strategies import Context, Strategy
 from remuda.strategies.base import FeatureExtractor

@@ -15,7 +15,7 @@ from remuda.cluster.heartbeats import Heartbeat
 from remuda.config import RunConfig
 from remuda.engines import World
 from remuda.errors import Interrupted, RanksLost, UserError, resume_command
-from remuda.record.record import DataFacts, Record
+from remuda.record import DataFacts, Record
 from remuda.training import failures as losses
 from remuda.training.assemble import Herd, assemble
 from remuda.training.progress import Progress

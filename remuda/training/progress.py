@@ -3,7 +3,6 @@
 The command line's progress bar is in ``remuda.cli.progress``.
 """
 
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -90,17 +89,3 @@ class Several(Progress):
     def __exit__(self, *exception: object) -> None:
         for listener in reversed(self.listeners):
             listener.__exit__(*exception)
-
-
-def describe(line: dict[str, Any]) -> str:
-    """Return the mean of each metric over the members, and the images per second."""
-    means = [
-        f"{name} {_short(statistics.fmean(values))}"
-        for name, values in line.items()
-        if isinstance(values, list)
-    ]
-    return "  ".join([*means, f"{line['images_per_second']:,.0f} images/s"])
-
-
-def _short(value: float) -> str:
-    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1e}"

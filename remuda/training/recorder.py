@@ -12,9 +12,8 @@ from remuda.engines.communicator import Lost
 from remuda.errors import Interrupted, UserError
 from remuda.model.samples import write_grid
 from remuda.model.scoring import make_evaluator, score_round
-from remuda.record import environment
+from remuda.record import Record, environment
 from remuda.record.checkpoints import Checkpoint
-from remuda.record.record import Record
 from remuda.reports import page as report
 from remuda.system.text import count
 from remuda.training.assemble import Herd
@@ -111,7 +110,7 @@ class Scribe(Bystander):
         )
         self.record.replace_config(self.config)
         engine.say = self.progress.note
-        lines = self.record.rounds()
+        lines = self.record.last_rounds(1)
         self.images, self.written = lines[-1]["images"] if lines else 0, reached
         if self.has_begun:
             where = f"{count(engine.size, 'member')} on {count(engine.num_ranks, 'rank')}"
@@ -131,7 +130,7 @@ class Scribe(Bystander):
             "members": list(members),
             "action": action,
         }
-        self.record.add_loss(line)
+        self.record.add_failure(line)
 
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         self._refuse_divergence(metrics, t)

@@ -7,7 +7,7 @@ from typing import Any
 from remuda.cluster import launch
 from remuda.config import RunConfig, from_dict, to_dict
 from remuda.errors import Interrupted
-from remuda.record.record import Record, next_folder
+from remuda.record import Record, next_folder
 from remuda.training.loop import Training
 from remuda.training.progress import Progress
 

@@ -7,7 +7,7 @@ import pytest
 
 from remuda import config, recipes
 from remuda.errors import UserError
-from remuda.record.record import Record
+from remuda.record import Record
 
 OLD = '[engine]\nname = "mpi"\non_loss = "rehome"\n'
 

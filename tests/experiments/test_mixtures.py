@@ -8,7 +8,7 @@ from remuda.config import from_dict, to_dict
 from remuda.errors import UserError
 from remuda.experiments import mixtures
 from remuda.population import mixture
-from remuda.record.record import Record
+from remuda.record import Record
 from remuda.strategies import Cellular
 from remuda.training.assemble import assemble
 from tests.cli.test_cli import in_process

@@ -10,7 +10,7 @@ from remuda import recipes
 from remuda.errors import UserError
 from remuda.experiments import repeats as repeating
 from remuda.experiments.repeats import repeat
-from remuda.record.record import Record
+from remuda.record import Record
 from remuda.reports.compare import compare
 from remuda.training.progress import Progress
 from remuda.training.run import Interrupted
@@ -81,7 +81,7 @@ def test_seeds_continue_with_the_settings_of_the_new_call(small, tmp_path):
     repeat(changed(small, "scores", every=2, samples=50, kinds="fid"), tmp_path, 2)
     for seed in range(2):
         record = Record.open(tmp_path / f"seed-{seed:03d}")
-        assert [line["round"] for line in record.scores()] == [2, 4]
+        assert [score.round for score in record.scores()] == [2, 4]
         assert record.config.scores.every == 2
 
 

@@ -22,7 +22,7 @@ from remuda.experiments.scaling.model import (
 )
 from remuda.experiments.scaling.plan import Case, cases, grow
 from remuda.population.topology import neighbourhoods
-from remuda.record.record import Record
+from remuda.record import Record
 from tests.cli.test_cli import in_process
 
 

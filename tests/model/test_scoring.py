@@ -1,13 +1,11 @@
 """Score a herd during training, afterwards, and after a resume."""
 
-import json
-
 import pytest
 
 import remuda
 from remuda.config import from_dict
 from remuda.errors import UserError
-from remuda.record.record import Record
+from remuda.record import Record
 
 
 def scored(tiny, **scores):
@@ -19,8 +17,8 @@ def scored(tiny, **scores):
 def test_a_running_herd_is_scored_and_a_resume_repeats_it(tiny, tmp_path):
     config = scored(tiny)
     whole = Record.open(remuda.run(config, tmp_path / "whole"))
-    lines = whole.scores()
-    assert [(line["round"], line["name"]) for line in lines] == [
+    scores = whole.scores()
+    assert [(score.round, score.name) for score in scores] == [
         (t, name) for t in (2, 4) for name in ("fid_60_train_lenet", "digits-score_60_lenet")
     ]
     part = remuda.run(
@@ -29,18 +27,18 @@ def test_a_running_herd_is_scored_and_a_resume_repeats_it(tiny, tmp_path):
     )
     record = Record.open(part)
     remuda.resume(part, rounds=4)
-    again = [line for line in record.scores() if line["round"] in (2, 4)]
-    for one, other in zip(lines, again, strict=True):
-        assert (one["name"], one["value"]) == (other["name"], other["value"])
+    again = [score for score in record.scores() if score.round in (2, 4)]
+    for one, other in zip(scores, again, strict=True):
+        assert (one.name, one.value) == (other.name, other.value)
 
 
 def test_scores_of_repeated_rounds_are_removed(tiny, tmp_path):
     record = Record.open(remuda.run(scored(tiny), tmp_path / "run"))
     record.forget_rounds_after(2)
-    assert {line["round"] for line in record.scores()} == {2}
+    assert {score.round for score in record.scores()} == {2}
     with (record.folder / "scores.jsonl").open("a") as file:
         file.write('{"round": 3, "na')
-    assert {line["round"] for line in record.scores()} == {2}, "an incomplete line is ignored"
+    assert {score.round for score in record.scores()} == {2}, "an incomplete line is ignored"
 
 
 def test_a_later_score_goes_into_the_record_and_the_page(tiny, tmp_path, capfd):
@@ -49,8 +47,8 @@ def test_a_later_score_goes_into_the_record_and_the_page(tiny, tmp_path, capfd):
     values = remuda.score(folder, checkpoint=2, device="cpu", kinds="fid", samples=100)
     assert capfd.readouterr() == ("", ""), "a library call prints nothing"
     assert [value.name for value in values] == ["fid_100_train_lenet"]
-    (line,) = Record.open(folder).scores()
-    assert line["round"] == 2 and line["value"] == values[0].value and json.dumps(line)
+    (score,) = Record.open(folder).scores()
+    assert score.round == 2 and score.value == values[0].value
     assert "fid_100_train_lenet" in (folder / "index.html").read_text()
     with pytest.raises(UserError, match=r"scores\.reference"):
         remuda.score(folder, device="cpu", reference="validation")

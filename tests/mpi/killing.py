@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from remuda import config
-from remuda.record.record import Record
+from remuda.record import Record
 from tests.mpi.starting import ENVIRONMENT, ROOT
 
 MARK, RANK = "REMUDA_TEST_MARK", "OMPI_COMM_WORLD_RANK"

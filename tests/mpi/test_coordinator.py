@@ -13,7 +13,7 @@ import pytest
 
 from remuda import config
 from remuda.config import EngineConfig
-from remuda.record.record import Record
+from remuda.record import Record
 from remuda.system.processes import birth
 from tests.mpi.starting import ENVIRONMENT, remuda
 from tests.mpi.test_training import VALUES, processes_of

@@ -7,8 +7,8 @@ import time
 import pytest
 
 import remuda as library
-from remuda.record.record import Record
-from remuda.reports.status import look
+from remuda.record import Record
+from remuda.reports.status import read as read_status
 from tests.mpi.killing import SETTINGS, Victim, assert_complete, configured
 from tests.mpi.starting import remuda
 from tests.mpi.test_training import assert_close_runs
@@ -55,7 +55,7 @@ def lose_a_rank(folder, strategy, seed, undisturbed):
 
 def check_members(folder, strategy, undisturbed):
     """A loss that comes at the very end is nobody's."""
-    record, losses = Record.open(folder), Record.open(folder).losses()
+    record, losses = Record.open(folder), Record.open(folder).failures()
     if strategy not in DROPS:
         assert_close_runs(undisturbed(strategy), folder)
         assert all(loss["action"] == "move" for loss in losses)
@@ -89,7 +89,7 @@ def test_a_rank_is_lost_before_the_first_round(tmp_path, undisturbed):
     assert (status, words) == (0, ""), words
     assert "rank 2 on " in printed and "no member was lost" in printed
     assert_close_runs(undisturbed("md-gan"), tmp_path / "run")
-    (loss,) = Record.open(tmp_path / "run").losses()
+    (loss,) = Record.open(tmp_path / "run").failures()
     assert (loss["round"], loss["ranks"], loss["members"]) == (0, [2], [])
 
 
@@ -103,7 +103,7 @@ def test_a_rank_is_lost_before_mpi_has_started(tmp_path):
     assert printed.count("MPI did not start on all ranks; starting them again") == 1
     assert_complete(tmp_path / "run")
     assert (
-        not Record.open(tmp_path / "run").losses()
+        not Record.open(tmp_path / "run").failures()
         and Record.open(tmp_path / "run").config.run.members == 5
     )
 
@@ -170,7 +170,10 @@ def lose_two(folder, strategy, seed, pause):
     status, _, words = victim.end()
     assert (status, words) == (0, "")
     assert_complete(folder)
-    assert sorted(rank for loss in Record.open(folder).losses() for rank in loss["ranks"]) == [1, 3]
+    assert sorted(rank for loss in Record.open(folder).failures() for rank in loss["ranks"]) == [
+        1,
+        3,
+    ]
 
 
 def test_two_ranks_are_lost_at_once(tmp_path, undisturbed):
@@ -263,7 +266,7 @@ def test_stopping_at_a_loss(tmp_path):
         status == 2 and words.startswith("remuda: rank 2 on ") and f"remuda resume {run}" in words
     )
     assert len(words.strip().splitlines()) == 1
-    (loss,) = Record.open(run).losses()
+    (loss,) = Record.open(run).failures()
     assert (loss["ranks"], loss["members"], loss["action"]) == ([2], [4], "stop") and loss[
         "round"
     ] >= 5
@@ -286,7 +289,7 @@ def test_a_resume_after_a_loss_is_exact(tmp_path):
     assert remuda("resume", again, "--ranks", 2).returncode == 0
     assert_same_run(run, again)
     for folder in (run, again):  # numbers are those from before the loss
-        ranks = [rank for rank in look(folder).ranks if rank["contact"] == "on time"]
+        ranks = [rank for rank in read_status(folder).ranks if rank["contact"] == "on time"]
         assert sorted(member for rank in ranks for member in rank["members"]) == [0, 1, 4]
     library.resume(again, rounds=31, engine="stacked", members=4)
     assert (

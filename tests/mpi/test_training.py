@@ -12,7 +12,7 @@ import pytest
 
 import remuda as library
 from remuda import config
-from remuda.record.record import Record
+from remuda.record import Record
 from tests.mpi.starting import ENVIRONMENT, on_ranks, remuda
 from tests.training.test_run import assert_same_run, final_tensors, losses, write_toy_images
 

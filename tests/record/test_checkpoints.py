@@ -112,7 +112,7 @@ def test_an_old_one_serves_for_a_damaged_one_of_its_round(tmp_path):
 
 def test_none_is_none(tmp_path):
     assert checkpoints.newest_valid(tmp_path) == (None, [])
-    with pytest.raises(UserError, match="there are none"):
+    with pytest.raises(UserError, match="it is empty"):
         checkpoints.find(tmp_path, 1)
 
 

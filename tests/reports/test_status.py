@@ -1,4 +1,4 @@
-"""What ``remuda status`` says of a run, from records made by hand."""
+"""What ``remuda status`` shows, from run folders made by hand."""
 
 import io
 import json
@@ -18,27 +18,28 @@ from remuda import config
 from remuda.errors import UserError
 from remuda.reports import status
 from remuda.system.processes import birth
+from tests.reports.page.records import score_line
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def rank(number=0, **changes):
-    usual = {
-        "host": platform.node(), "pid": os.getpid(), "born": birth(os.getpid()), "rank": number, "members": [number],
-        "state": "processing", "round": 4, "contact": "on time", "remark": "", "silent": 0.4, "cores": 2,
-        "memory": 1 << 34, "device": "cpu",
-    }  # fmt: skip
-    return {**usual, **changes}
+    process = {"host": platform.node(), "pid": os.getpid(), "born": birth(os.getpid())}
+    place = {"rank": number, "members": [number], "state": "processing", "round": 4}
+    contact = {"contact": "on time", "remark": "", "silent": 0.4}
+    machine = {"cores": 2, "memory": 1 << 34, "device": "cpu"}
+    return process | place | contact | machine | changes
 
 
 def line(t):
     losses = {"discriminator_loss": [0.5, 1.5], "generator_loss": [1.0, 2.0]}
-    return {"round": t, **losses, "seconds": 2.0 if t % 2 else 4.0, "images_per_second": 1234.0}
+    seconds = 2.0 if t % 2 else 4.0
+    return {"round": t, **losses, "seconds": seconds, "images": t, "images_per_second": 1234.0}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A record of four rounds out of a hundred, written a second ago."""
+    """A run folder after four of a hundred rounds, written a second ago."""
     (tmp_path / "config.toml").write_text(
         config.to_toml(config.from_dict({"run": {"rounds": 100}}))
     )
@@ -65,7 +66,7 @@ def tell(folder, *ranks, state="running", why="", seconds_ago=1.0):
 
 def shown(folder):
     console = Console(width=300, record=True, file=io.StringIO())
-    console.print(status.render(status.look(folder, NOW)))
+    console.print(status.render(status.read(folder, NOW)))
     return [text.rstrip() for text in console.export_text().splitlines()]
 
 
@@ -77,17 +78,14 @@ def dead_process():
 
 def test_pace_time_left_and_losses(folder):
     assert shown(folder) == [
-        f"{folder}: running, round 4 of 100, 3 s a round, 4 min 48 s left",
+        f"{folder}: running, round 4 of 100, 3 s per round, 4 min 48 s left",
         "discriminator_loss 1.000  generator_loss 1.500  1,234 images/s",
     ]
 
 
 def test_the_last_scores(folder):
     scores = [(2, "fid", 9.0), (4, "fid", 7.25), (4, "kid", 0.01), (4, "fid", 7.125)]
-    write_lines(
-        folder / "scores.jsonl",
-        *({"round": t, "name": name, "value": value} for t, name, value in scores),
-    )
+    write_lines(folder / "scores.jsonl", *(score_line(*score) for score in scores))
     assert shown(folder)[2] == "scores of round 4: fid 7.125, kid 0.01"
 
 
@@ -95,7 +93,7 @@ def test_the_last_scores(folder):
     ("root", "seconds_ago", "state", "words"),
     [
         ({}, 1, "running", None),
-        ({}, 40, "running", "nothing was written for 40.0 s: process {pid} is stopped or held up"),
+        ({}, 40, "running", "nothing was written for 40.0 s: process {pid} is stopped or blocked"),
         ({"pid": None}, 1, "killed", None),  # the number of a process that has ended
         ({"born": 1}, 1, "killed", None),  # another process has its number now
         ({"host": "far", "pid": 1}, 20, "running", None),
@@ -103,16 +101,16 @@ def test_the_last_scores(folder):
             {"host": "far", "pid": 1},
             200,
             "killed",
-            "nothing was written for 3 min 20 s: far was last to train it",
+            "nothing was written for 3 min 20 s: the run was last trained on far",
         ),
     ],
 )
 def test_running_or_killed(folder, root, seconds_ago, state, words):
-    """Here by its process, elsewhere by the age of what is written."""
+    """Here the process decides, on another machine the age of status.json."""
     root = {**root, "pid": dead_process()} if root.get("pid", 0) is None else root
     tell(folder, rank(**root), seconds_ago=seconds_ago)
     lines = shown(folder)
-    assert lines[0].startswith(f"{folder}: {state}, round 4 of 100, 3 s a round")
+    assert lines[0].startswith(f"{folder}: {state}, round 4 of 100, 3 s per round")
     assert lines[2:] == ([words.format(pid=os.getpid())] if words else [])
 
 
@@ -124,7 +122,7 @@ def test_how_it_ended(folder):
         why="stopped after round 4",
         seconds_ago=1e6,
     )
-    assert shown(folder)[0] == f"{folder}: stopped, round 4 of 100, 3 s a round"
+    assert shown(folder)[0] == f"{folder}: stopped, round 4 of 100, 3 s per round"
     assert shown(folder)[-1] == "stopped after round 4"
     tell(folder, rank(pid=dead_process()), state="finished", seconds_ago=1e6)
     assert ": finished," in shown(folder)[0]
@@ -137,15 +135,8 @@ def test_a_line_for_every_rank(folder):
     )
     gone = rank(1, host="far", pid=8, members=[], state="inactive", contact="gone")
     tell(folder, rank(members=[0]), late, gone)
-    loss = {
-        "round": 3,
-        "time": "",
-        "ranks": [1],
-        "hosts": ["far"],
-        "members": [4],
-        "action": "move",
-    }
-    write_lines(folder / "losses.jsonl", loss)
+    failure = {"round": 3, "time": "", "ranks": [1], "hosts": ["far"], "members": [4]}
+    write_lines(folder / "failures.jsonl", {**failure, "action": "move"})
     lines = shown(folder)
     assert lines[2].split() == [
         "rank",
@@ -155,7 +146,8 @@ def test_a_line_for_every_rank(folder):
         "members",
         "state",
         "round",
-        "heard",
+        "last",
+        "seen",
     ]
     own = ["0", platform.node(), str(os.getpid()), "cpu", "0", "processing", "4", "0", "s", "ago"]
     assert lines[3].split() == own
@@ -177,43 +169,30 @@ def test_a_line_for_every_rank(folder):
     assert lines[6:] == ["after round 3: lost 1 rank (1) on far with members 4; move", remark]
 
 
-def test_a_record_without_a_status(folder):
+def test_a_run_without_a_status(folder):
     (folder / "status.json").unlink()
-    assert (
-        ": not known, round 4 of 100" in shown(folder)[0]
-        and "has no status.json" in shown(folder)[-1]
-    )
+    assert ": not known, round 4 of 100" in shown(folder)[0]
+    assert "has no status.json" in shown(folder)[-1]
     (folder / "rounds.jsonl").unlink()
     assert len(shown(folder)) == 2 and "round 0 of 100" in shown(folder)[0]
     write_lines(folder / "rounds.jsonl", line(100))
     assert ": finished, round 100 of 100" in shown(folder)[0]
 
 
-def test_the_end_of_a_long_file_is_enough(folder):
-    path = folder / "rounds.jsonl"
-    write_lines(path, *map(line, range(1, 4000)))
-    with path.open("a") as file:
-        file.write('{"round": 4000, "torn')
-    last = status._tail(path, 1000)
-    assert last[-1] == line(3999) and 1 < len(last) < 10
-    assert status._tail(path, 30) == last[-1:], "a window without a whole line is widened"
-    assert status._tail(path, 1 << 20)[0] == line(1)
-
-
-def test_what_is_no_run_or_damaged_is_said(folder, tmp_path):
+def test_other_folders_and_damaged_files_raise(folder, tmp_path):
     with pytest.raises(UserError, match="is not a run"):
-        status.look(tmp_path / "nothing")
+        status.read(tmp_path / "nothing")
     (folder / "status.json").write_text("{")
     with pytest.raises(UserError, match=r"status\.json cannot be read"):
-        status.look(folder)
+        status.read(folder)
     tell(folder)
     (folder / "rounds.jsonl").write_text("x\n")
     with pytest.raises(UserError, match=r"rounds\.jsonl cannot be read"):
-        status.look(folder)
+        status.read(folder)
 
 
 def test_a_run_is_followed_until_its_end(tiny, tmp_path):
-    """In one process, which has no ranks."""
+    """A run in one process has no other ranks."""
     values = config.override(tiny, ["run.rounds=150"])
     training = threading.Thread(
         target=remuda.run, args=(config.from_dict(values), tmp_path / "run")
@@ -221,7 +200,7 @@ def test_a_run_is_followed_until_its_end(tiny, tmp_path):
     training.start()
     while not (tmp_path / "run" / "rounds.jsonl").exists():
         time.sleep(0.01)
-    seen = status.look(tmp_path / "run")
+    seen = status.read(tmp_path / "run")
     assert (seen.state, seen.rounds, len(seen.ranks)) == ("running", 150, 1)
     command = [sys.executable, "-m", "remuda", "status", str(tmp_path / "run")]
     result = subprocess.run([*command, "--watch"], capture_output=True, text=True, timeout=100)
@@ -231,7 +210,7 @@ def test_a_run_is_followed_until_its_end(tiny, tmp_path):
     assert again.splitlines()[0] in result.stdout and "discriminator_loss" in again
 
 
-def test_ctrl_c_leaves(folder, monkeypatch):
+def test_ctrl_c_ends_the_display(folder, monkeypatch):
     def interrupt(seconds):
         assert seconds == 1
         raise KeyboardInterrupt
@@ -242,7 +221,7 @@ def test_ctrl_c_leaves(folder, monkeypatch):
     assert console.export_text().count("running, round 4 of 100") == 1
 
 
-def test_settings_that_make_no_sense():
+def test_invalid_settings_of_heartbeats_raise():
     for assignment, words in [
         ("engine.heartbeat_timeout=0.5", "at least 1 second"),
         ("engine.heartbeat_timeout=nan", "at least 1 second"),

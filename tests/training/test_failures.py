@@ -8,8 +8,7 @@ from remuda import config
 from remuda.config import LoopConfig
 from remuda.engines.communicator import Lost
 from remuda.errors import UserError
-from remuda.record import checkpoints
-from remuda.record.record import Record
+from remuda.record import Record, checkpoints
 from remuda.training import failures as losses
 from remuda.training.assemble import assemble
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from remuda import config
-from remuda.record.record import Record
+from remuda.record import Record
 from tests.training.test_run import assert_same_run
 
 VALUES = {

@@ -11,8 +11,7 @@ from PIL import Image
 import remuda
 from remuda import config
 from remuda.errors import UserError
-from remuda.record import checkpoints
-from remuda.record.record import Record
+from remuda.record import Record, checkpoints
 from remuda.tensors import trees
 from remuda.training.assemble import assemble
 from remuda.training.progress import Progress
@@ -114,8 +113,7 @@ def test_what_a_stop_has_cut_off_is_made_up_for(tiny, tmp_path, monkeypatch, cut
     cut = remuda.resume(tmp_path / "cut")
     assert_same_run(whole, cut)
     found = [
-        [(line["round"], line["value"]) for line in Record.open(run).scores()]
-        for run in (whole, cut)
+        [(score.round, score.value) for score in Record.open(run).scores()] for run in (whole, cut)
     ]
     assert found[0] == found[1] and [t for t, _ in found[0]] == [2, 4]
 
@@ -158,7 +156,7 @@ def test_a_torn_checkpoint_costs_only_the_rounds_since_the_one_before(tiny, tmp_
 def test_a_line_that_cannot_be_read_is_said(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     (folder / "rounds.jsonl").write_text('{"round": 1,\n')
-    with pytest.raises(UserError, match=r"rounds\.jsonl cannot be read .*the run is damaged"):
+    with pytest.raises(UserError, match=r"rounds\.jsonl cannot be read .*remove the damaged line"):
         remuda.resume(folder, rounds=6)
 
 
@@ -290,7 +288,7 @@ def test_a_run_does_not_go_on_with_other_data(tiny, tmp_path, toy_data):
 
     (images / "grey" / "12.png").rename(tmp_path / "12.png")
     with pytest.raises(
-        UserError, match=r"4 of class grey instead of 5: put them back as they were, or start"
+        UserError, match=r"4 of class grey instead of 5: restore the old data, or start"
     ):
         remuda.resume(folder, rounds=2)
     (tmp_path / "12.png").rename(images / "grey" / "12.png")

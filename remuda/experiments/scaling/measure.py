@@ -14,7 +14,7 @@ from typing import Any
 from remuda import config as configs
 from remuda.errors import Interrupted, UserError
 from remuda.experiments.scaling.plan import Case
-from remuda.record.record import Record
+from remuda.record import Record
 from remuda.system import disk
 from remuda.system.text import count
 

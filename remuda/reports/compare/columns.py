@@ -1,16 +1,16 @@
-"""One column for each score: a summary per group, never of values that were made in different ways."""
+"""One column per score and protocol, with a summary for each group of runs."""
 
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from remuda.reports.compare.gathering import Run
+from remuda.record.scores import Score
 from remuda.reports.compare.groups import Group
+from remuda.reports.compare.runs import Run
 from remuda.reports.compare.significance import MIN_REPEATS, mann_whitney
-from remuda.scores.base import Value
 
-LOWER, HIGHER = "↓", "↑"  # which is the better
+LOWER, HIGHER = "↓", "↑"  # the better direction
 DIRECTIONS = {
     "fid": LOWER,
     "kid": LOWER,
@@ -28,7 +28,8 @@ DIRECTIONS = {
     "diversity": HIGHER,
     "copying": LOWER,
 }
-# Values of one name are put together only if they agree in these; the name is a promise, this is the proof.
+# Values share a column only if these fields are equal too: a name states a protocol but does not
+# prove it.
 PROTOCOL = (
     "num_samples",
     "reference",
@@ -44,32 +45,30 @@ Protocol = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A group's score: the mean over its seeds, or the one value that there is."""
+    """A group's score: the mean over its seeds, or the value of its only run."""
 
     value: float
     spread: float | None
-    over_seeds: (
-        bool  # else the spread is the protocol's own, over splits or subsets of one run's images
-    )
+    over_seeds: bool  # false: the spread is over splits or subsets of one run's images
     values: list[float]
     round: int
     lacking: list[Path]  # runs of the group without this score in this round
     precisions: set[str]
-    p: float | None = None  # against the first group
+    p: float | None = None  # of the test against the first group
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A score as all groups have it."""
+    """One score of all groups."""
 
-    name: str  # of the protocol
-    label: str  # the name, and what tells it from columns of the same name
+    name: str  # states the protocol
+    label: str  # the name, with the protocol if several columns have this name
     cells: list[Summary | None]  # one per group
-    floors: list[list[float]]  # of real images, as the runs of each group report it
+    floors: list[list[float]]  # scores of real images, for the runs of each group
 
     @property
     def direction(self) -> str:
-        """↓ or ↑, or nothing where neither is the better."""
+        """↓ or ↑; "" if no direction is better."""
         kind = self.name.split("_")[0]
         return HIGHER if kind.endswith("-score") else DIRECTIONS.get(kind, "")
 
@@ -79,7 +78,7 @@ class Column:
 
     @property
     def best(self) -> float | None:
-        """The best of at least two values; None where that cannot be said."""
+        """The best of at least two values; None if no value is better than another."""
         values = [cell.value for cell in self.cells if cell is not None]
         if len(values) < 2 or not self.direction:
             return None
@@ -87,11 +86,11 @@ class Column:
 
 
 def columns(groups: list[Group]) -> list[Column]:
-    """All scores of all groups, in the order in which they are found."""
+    """Return a column for every score of every group, in the order of the runs' scores."""
     found: dict[str, dict[Protocol, None]] = {}
     for run in (run for one in groups for run in one.runs):
-        for value in run.scores.values():
-            found.setdefault(value.name, {})[_protocol(value)] = None
+        for score in run.scores.values():
+            found.setdefault(score.name, {})[_protocol(score)] = None
     return [
         _column(name, protocol, _label(name, protocol, list(protocols)), groups)
         for name, protocols in found.items()
@@ -107,55 +106,52 @@ def _column(name: str, protocol: Protocol, label: str, groups: list[Group]) -> C
             cells[i] = replace(cell, p=mann_whitney(first.values, cell.values))
     floors: list[list[float]] = []
     for one, cell in zip(groups, cells, strict=True):
-        values = [_find(run, name, protocol, cell.round) for run in one.runs] if cell else []
-        floors.append(
-            [value.floor for value in values if value is not None and value.floor is not None]
-        )
+        found = [_find(run, name, protocol, cell.round) for run in one.runs] if cell else []
+        floors.append([score.floor for score in found if score and score.floor is not None])
     return Column(name=name, label=label, cells=cells, floors=floors)
 
 
 def _summary(group: Group, name: str, protocol: Protocol) -> Summary | None:
-    """In the last round in which any of the group's runs has this score: rounds are not mixed."""
+    """Summarise the last round in which any run of the group has this score."""
     rounds = [t for run in group.runs for t, _ in _all(run, name, protocol)]
     if not rounds:
         return None
     last = max(rounds)
     found = [(run, _find(run, name, protocol, last)) for run in group.runs]
-    values = [value for _, value in found if value is not None]
-    numbers = [value.value for value in values]
-    several = len(numbers) > 1
+    scores = [score for _, score in found if score is not None]
+    values = [score.value for score in scores]
+    several = len(values) > 1
     return Summary(
-        value=statistics.fmean(numbers),
-        spread=statistics.stdev(numbers) if several else values[0].spread,
+        value=statistics.fmean(values),
+        spread=statistics.stdev(values) if several else scores[0].spread,
         over_seeds=several,
-        values=numbers,
+        values=values,
         round=last,
-        lacking=[run.folder for run, value in found if value is None],
-        precisions={value.precision for value in values},
+        lacking=[run.folder for run, score in found if score is None],
+        precisions={score.precision for score in scores},
     )
 
 
-def _all(run: Run, name: str, protocol: Protocol) -> Iterator[tuple[int, Value]]:
-    for (t, _), value in run.scores.items():
-        if value.name == name and _protocol(value) == protocol:
-            yield t, value
+def _all(run: Run, name: str, protocol: Protocol) -> Iterator[tuple[int, Score]]:
+    for (t, _), score in run.scores.items():
+        if score.name == name and _protocol(score) == protocol:
+            yield t, score
 
 
-def _find(run: Run, name: str, protocol: Protocol, t: int) -> Value | None:
-    value = run.scores.get((t, name))
-    return value if value is not None and _protocol(value) == protocol else None
+def _find(run: Run, name: str, protocol: Protocol, t: int) -> Score | None:
+    score = run.scores.get((t, name))
+    return score if score is not None and _protocol(score) == protocol else None
 
 
-def _protocol(value: Value) -> Protocol:
-    fields = (getattr(value, field) for field in PROTOCOL)
-    return tuple(
-        len(field) if isinstance(field, list) else "" if field is None else field
-        for field in fields
-    )
+def _protocol(score: Score) -> Protocol:
+    """Return the fields that must be equal; of classes, only their number."""
+    num_classes = "" if score.classes is None else len(score.classes)
+    values = {field: getattr(score, field) for field in PROTOCOL} | {"classes": num_classes}
+    return tuple(values[field] for field in PROTOCOL)
 
 
 def _label(name: str, protocol: Protocol, protocols: list[Protocol]) -> str:
-    """The name alone, unless there are several protocols of that name: then what this one has of its own."""
+    """Return the name, with the fields that differ if several protocols have this name."""
     marks = []
     for i, field in enumerate(PROTOCOL):
         if len({other[i] for other in protocols}) > 1:

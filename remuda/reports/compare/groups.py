@@ -1,4 +1,4 @@
-"""Which runs repeat each other, and what to call them."""
+"""Group runs that repeat each other, and name the groups."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,9 +8,10 @@ from typing import Any
 
 from remuda.config import RunConfig, to_dict
 from remuda.errors import UserError
-from remuda.reports.compare.gathering import Run
+from remuda.reports.compare.runs import Run
 
-# Neither of these changes what is learnt, up to rounding: where and how fast, from which folder, how often to save.
+# These settings do not change the result, up to rounding: device and speed, folders, and how often
+# to save.
 IGNORED = {
     "about",
     "paper",
@@ -23,14 +24,14 @@ IGNORED = {
     "run.sample_every",
     "run.tensorboard",
 }
-CONTENT = "data.content"  # not a setting: what data.json says of the images
+CONTENT = "data.content"  # not a setting, but the facts in data.json
 
 Settings = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Runs that differ by their seed alone."""
+    """Runs that differ only by their seed."""
 
     name: str
     runs: list[Run]
@@ -42,7 +43,7 @@ class Group:
 
 
 def settings(config: RunConfig) -> Settings:
-    """Every setting that changes what is learnt, as {"section.key": value}, but for the seed."""
+    """Return every setting that changes the result as {"section.key": value}, without the seed."""
     found = {}
     for section, values in to_dict(config).items():
         if section not in IGNORED:
@@ -51,10 +52,10 @@ def settings(config: RunConfig) -> Settings:
 
 
 def group(runs: list[Run]) -> list[Group]:
-    """Runs that repeat each other put together, in the order of their first ones."""
+    """Group runs that repeat each other, in the order of each group's first run."""
     groups: list[Group] = []
     for run in runs:
-        # How many members there are counts, not whether the number was given or left to the strategy.
+        # The number of members counts, not whether the user or the strategy chose it.
         content = content_of(run), run.facts.classes, run.facts.counts
         known = settings(run.config) | {"run.members": run.num_members, CONTENT: content}
         same = next((one for one in groups if one.settings == known), None)
@@ -65,34 +66,35 @@ def group(runs: list[Run]) -> list[Group]:
             if other.config.run.seed == run.config.run.seed:
                 raise UserError(
                     f"{other.folder} and {run.folder} have the same settings and the same seed "
-                    f"{run.config.run.seed}, so that neither repeats the other: leave one out"
+                    f"{run.config.run.seed}, so they are no repeats: leave one out"
                 )
         same.runs.append(run)
     return [replace(one, name=name) for one, name in zip(groups, _names(groups), strict=True)]
 
 
 def content_of(run: Run) -> str:
+    """Describe the run's data."""
     shape = "x".join(map(str, run.facts.shape))
     return f"{run.facts.name}, {sum(run.facts.counts):,} of {shape}"
 
 
 def _names(groups: list[Group]) -> list[str]:
-    """Repeats are called by their strategy and what tells them from each other, a single run by its folder."""
+    """Name repeats by their strategy and the settings that differ, single runs by their folders."""
     repeated = [i for i, one in enumerate(groups) if len(one.runs) > 1]
     by_strategy = defaultdict(list)
     for i in repeated:
         by_strategy[groups[i].strategy].append(i)
     names: dict[int, str] = {}
     for strategy, places in by_strategy.items():
-        additions = _tell_apart({i: groups[i] for i in places})
+        additions = _distinguish({i: groups[i] for i in places})
         names |= {i: " ".join([strategy, *additions[i]]) for i in places}
     folders = {i: one.runs[0].folder for i, one in enumerate(groups) if i not in names}
     names |= _short_paths(folders, set(names.values()))
     return [names[i] for i in range(len(groups))]
 
 
-def _tell_apart(groups: dict[int, Group]) -> dict[int, list[str]]:
-    """The fewest settings that give each group another name: first the one with the most different values."""
+def _distinguish(groups: dict[int, Group]) -> dict[int, list[str]]:
+    """Return few settings that distinguish all groups; the one with the most values comes first."""
     if len(groups) == 1:
         return {i: [] for i in groups}
     keys = [key for key in differing(groups.values()) if key != CONTENT]
@@ -102,27 +104,22 @@ def _tell_apart(groups: dict[int, Group]) -> dict[int, list[str]]:
     names = {}
     for value in {repr(one.settings.get(key)): None for one in groups.values()}:
         part = {i: one for i, one in groups.items() if repr(one.settings.get(key)) == value}
-        for i, rest in _tell_apart(part).items():
+        for i, rest in _distinguish(part).items():
             names[i] = [_short(key, groups[i].settings.get(key)), *rest]
     return names
 
 
 def differing(groups: Iterable[Group]) -> list[str]:
-    """Settings that are not the same in all groups; strategy and networks first, since papers differ there."""
+    """Return the settings that differ between groups; strategy and networks come first."""
     groups = list(groups)
     keys = {key: None for one in groups for key in one.settings}
     found = [key for key in keys if len({repr(one.settings.get(key)) for one in groups}) > 1]
-    sections = ["strategy", "networks", "data", "run"]
-    return sorted(
-        found,
-        key=lambda key: (
-            sections.index(s) if (s := key.split(".")[0]) in sections else len(sections)
-        ),
-    )
+    places = {section: i for i, section in enumerate(("strategy", "networks", "data", "run"))}
+    return sorted(found, key=lambda key: places.get(key.split(".")[0], len(places)))
 
 
 def plain(value: object) -> str:
-    """A setting's value for people."""
+    """Return the value of a setting as text for people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -138,7 +135,7 @@ def _short(key: str, value: object) -> str:
 
 
 def _short_paths(folders: dict[int, Path], taken: set[str]) -> dict[int, str]:
-    """For each folder the shortest end of its path that is no other's name."""
+    """Return the shortest end of each folder's path that is unique."""
     whole = {i: folder.resolve().parts for i, folder in folders.items()}
     for length in range(1, max(map(len, whole.values()), default=0) + 1):
         names = {i: str(Path(*parts[-length:])) for i, parts in whole.items()}

@@ -1,14 +1,16 @@
-"""The footnotes of a comparison: how to read it, and all that might make it unfair."""
+"""The footnotes of a comparison: how to read it, and everything that may make it unfair."""
 
 from remuda.reports.compare.columns import Column
 from remuda.reports.compare.groups import CONTENT, Group, content_of, differing, plain
 from remuda.reports.compare.significance import MIN_REPEATS, smallest_p
 
-MAX_SETTINGS = 8  # spelled out; of more only the names
-SHOWN = {"strategy.name", "run.members", "run.rounds", CONTENT}  # in columns or notes of their own
+MAX_SETTINGS = 8  # shown with their values; of further ones only the names
+# Settings that have their own columns or notes.
+SHOWN = {"strategy.name", "run.members", "run.rounds", CONTENT}
 
 
 def notes(groups: list[Group], columns: list[Column], last_round: int | None) -> list[str]:
+    """Return the footnotes."""
     return [
         *_how_to_read(groups, columns),
         *_significance(groups, columns),
@@ -30,12 +32,14 @@ def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
         found.append("±: mean and standard deviation (n - 1) over seeds.")
     if any(cell.spread is not None and not cell.over_seeds for cell in cells):
         found.append(
-            "†: of one run; the spread is over splits or subsets of its images, and says nothing about seeds."
+            "†: one run; the spread is over splits or subsets of its images and says nothing "
+            "about seeds."
         )
     if any(column.all_floors for column in columns):
         found.append(
-            "Real images: the same score of real images that are not in the reference, 10,000 at most, and fewer where "
-            "the data or the samples are fewer; with fewer images a distance is larger, an Inception score smaller."
+            "Real images: the same score of real images that are not in the reference. They are "
+            "10,000, or fewer if the data or the samples are fewer. With fewer images a distance "
+            "is larger, and an Inception score is smaller."
         )
     if any(len(one.runs) > 1 for one in groups):
         found.append("Seconds and bytes: the median over seeds.")
@@ -51,16 +55,18 @@ def _significance(groups: list[Group], columns: list[Column]) -> list[str]:
     }
     if tested:
         limits = [
-            f"{one} against {other} never give less than {smallest_p(one, other):.2g}"
+            f"{one} against {other} give at least {smallest_p(one, other):.2g}"
             for one, other in tested
         ]
         return [
-            f"p: two-sided Mann-Whitney U test against {groups[0].name}, exact for up to ten against ten seeds "
-            f"({', '.join(sorted(limits))}), not corrected for the number of tests."
+            f"p: two-sided Mann-Whitney U test against {groups[0].name}, exact for up to ten "
+            f"against ten seeds ({', '.join(sorted(limits))}), not corrected for the number of "
+            "tests."
         ]
     if columns and len(groups) > 1:
         return [
-            f"No p: the test takes at least {MIN_REPEATS} scored seeds of {groups[0].name} and of another group."
+            f"No p: the test needs at least {MIN_REPEATS} scored seeds of {groups[0].name} and of "
+            "another group."
         ]
     return []
 
@@ -68,18 +74,15 @@ def _significance(groups: list[Group], columns: list[Column]) -> list[str]:
 def _different_protocols(columns: list[Column]) -> list[str]:
     split = {column.name: None for column in columns if column.label != column.name}
     found = [
-        f"{name}: measured against different references or with different networks or counts; what is in different "
-        "columns cannot be compared."
+        f"{name}: measured against different references, or with different networks or counts; "
+        "do not compare values of different columns."
         for name in split
     ]
     for column in columns:
-        precisions = sorted(
-            {p for cell in column.cells if cell is not None for p in cell.precisions}
-        )
+        precisions = {p for cell in column.cells if cell is not None for p in cell.precisions}
         if len(precisions) > 1:
-            found.append(
-                f"{column.label}: the network ran in different precisions ({', '.join(precisions)})."
-            )
+            listed = ", ".join(sorted(precisions))
+            found.append(f"{column.label}: the network ran in different precisions ({listed}).")
     return found
 
 
@@ -89,17 +92,13 @@ def _different_rounds(groups: list[Group], columns: list[Column]) -> list[str]:
         for one, cell in zip(groups, column.cells, strict=True):
             if cell is None:
                 continue
-            if any(
-                run.num_rounds != cell.round for run in one.runs if run.folder not in cell.lacking
-            ):
-                found.append(
-                    f"{column.label} of {one.name}: after round {cell.round}, not the last one trained."
-                )
+            what, t = f"{column.label} of {one.name}", cell.round
+            scored = [run for run in one.runs if run.folder not in cell.lacking]
+            if any(run.num_rounds != t for run in scored):
+                found.append(f"{what}: after round {t}, not the last one trained.")
             if cell.lacking:
                 names = ", ".join(str(folder) for folder in cell.lacking)
-                found.append(
-                    f"{column.label} of {one.name}: not of {names}, without a score in round {cell.round}."
-                )
+                found.append(f"{what}: without {names}, which has no score of round {t}.")
     return found
 
 
@@ -108,7 +107,7 @@ def _unfinished(groups: list[Group], last_round: int | None) -> list[str]:
     for run in (run for one in groups for run in one.runs):
         wanted = min(run.config.run.rounds, last_round or run.config.run.rounds)
         if run.num_rounds < wanted:
-            found.append(f"{run.folder}: has reached round {run.num_rounds} of {wanted}.")
+            found.append(f"{run.folder}: reached round {run.num_rounds} of {wanted}.")
     return found
 
 
@@ -116,11 +115,11 @@ def _different_data(groups: list[Group]) -> list[str]:
     if CONTENT not in differing(groups):
         return []
     listed = "; ".join(f"{one.name}: {content_of(one.runs[0])}" for one in groups)
-    return [f"The runs have learnt from different data ({listed})."]
+    return [f"The runs were trained on different data ({listed})."]
 
 
 def _different_settings(groups: list[Group]) -> list[str]:
-    """What differs besides what names and columns show, so that nobody reads one cause into a score of two."""
+    """Name all differences that columns do not show: a score may have more than one cause."""
     keys = [key for key in differing(groups) if key not in SHOWN]
     found = []
     for key in keys[:MAX_SETTINGS]:
@@ -142,7 +141,6 @@ def _different_machines(groups: list[Group]) -> list[str]:
         found.append(f"Seconds were measured on different devices ({', '.join(devices)}).")
     precisions = sorted({run.config.engine.precision for run in runs})
     if len(precisions) > 1:
-        found.append(
-            f"engine.precision differs ({', '.join(precisions)}), which does not make groups of its own."
-        )
+        listed = ", ".join(precisions)
+        found.append(f"engine.precision differs ({listed}), also inside groups.")
     return found

@@ -1,4 +1,4 @@
-"""A comparison as text, CSV, Markdown or LaTeX."""
+"""Render a comparison as text, CSV, Markdown or LaTeX."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from remuda.reports.compare.columns import Column, Summary
 from remuda.reports.compare.groups import Group
 
-WIDTH = 120  # characters of a line of text
+WIDTH = 120  # characters per line of text
 FACTS = ["strategy", "seeds", "members", "rounds", "images", "seconds", "bytes"]
 MISSING = "-"
 
@@ -20,7 +20,7 @@ MISSING = "-"
 class Cell(NamedTuple):
     text: str
     is_best: bool = False
-    tail: str = ""  # after the mark of the best
+    tail: str = ""  # after the mark of the best value
 
 
 Grid = list[list[str]]  # rows of cells, the first one the header
@@ -56,26 +56,25 @@ def as_latex(groups: list[Group], columns: list[Column], notes: list[str]) -> st
 
     header, *rows = _grid(groups, columns, style)
     marked = ["Bold: the best value."] if _has_best(columns) else []
-    return "\n".join(
-        [
-            r"% needs \usepackage{booktabs}",
-            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-            r"\toprule",
-            rf"{' & '.join(header)} \\",
-            r"\midrule",
-            *(rf"{' & '.join(row)} \\" for row in rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-            r"\medskip{\footnotesize\setlength{\parindent}{0pt}",
-            *(_latex(note) + r"\par" for note in marked + notes),
-            "}\n",
-        ]
-    )
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+        r"\toprule",
+        rf"{' & '.join(header)} \\",
+        r"\midrule",
+        *(rf"{' & '.join(row)} \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        "",
+        r"\medskip{\footnotesize\setlength{\parindent}{0pt}",
+        *(_latex(note) + r"\par" for note in marked + notes),
+        "}\n",
+    ]
+    return "\n".join(lines)
 
 
 def as_csv(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
-    """Numbers as they are, one row a group; notes have no place in it, ask for them beside."""
+    """Return one row per group with unrounded numbers; the notes are left out."""
     parts = ("", " spread", " spread over", " n", " round", " p", " floor")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -102,15 +101,13 @@ FORMATS: dict[str, Callable[[list[Group], list[Column], list[str]], str]] = {
 
 
 def _grid(groups: list[Group], columns: list[Column], style: Callable[[Cell], str]) -> Grid:
-    """A row for each group; with rows for columns if a line of text has no room, and has more room that way."""
+    """Return one row per group, or one column if rows are too wide and columns are not wider."""
     cells = _cells(groups, columns)
-    turned = [list(row) for row in zip(*cells, strict=True)]
-    width, other = (
-        _width([[_plain(cell) for cell in row] for row in table]) for table in (cells, turned)
-    )
-    return [
-        [style(cell) for cell in row] for row in (turned if width > max(WIDTH, other) else cells)
-    ]
+    transposed = [list(row) for row in zip(*cells, strict=True)]
+    texts = ([[_plain(cell) for cell in row] for row in table] for table in (cells, transposed))
+    width, other = map(_width, texts)
+    chosen = transposed if width > max(WIDTH, other) else cells
+    return [[style(cell) for cell in row] for row in chosen]
 
 
 def _plain(cell: Cell) -> str:
@@ -144,7 +141,7 @@ def _cell(summary: Summary | None, digits: int, best: float | None) -> Cell:
 
 
 def _facts(group: Group, number: Callable[[int | float], str]) -> list[str]:
-    """Counts as one number, or as the ends of their range where the runs differ; seconds and bytes as medians."""
+    """Return counts as one number, or a range if the runs differ; seconds and bytes as medians."""
     spans = [
         _span([number(n) for n in sorted({getattr(run, field) for run in group.runs})])
         for field in ("num_members", "num_rounds", "num_images")
@@ -164,24 +161,21 @@ def _numbers(summary: Summary | None, floors: list[float]) -> list[object]:
     floor = statistics.fmean(floors) if floors else None
     if summary is None:
         return [*[None] * 6, floor]
-    kind = None if summary.spread is None else "seeds" if summary.over_seeds else "images"
-    return [
-        summary.value,
-        summary.spread,
-        kind,
-        len(summary.values),
-        summary.round,
-        summary.p,
-        floor,
-    ]
+    kind = None
+    if summary.spread is not None:
+        kind = "seeds" if summary.over_seeds else "images"
+    number = len(summary.values)
+    return [summary.value, summary.spread, kind, number, summary.round, summary.p, floor]
 
 
 def _span(ends: Sequence[str]) -> str:
-    return MISSING if not ends else ends[0] if len(ends) == 1 else f"{ends[0]}-{ends[-1]}"
+    if not ends:
+        return MISSING
+    return ends[0] if len(ends) == 1 else f"{ends[0]}-{ends[-1]}"
 
 
 def _decimals(column: Column) -> int:
-    """Four digits of the largest value, none where all are whole numbers."""
+    """Return the decimals that show four digits of the largest value; 0 for whole numbers."""
     cells = [cell for cell in column.cells if cell is not None]
     numbers = [x for cell in cells for x in (cell.value, cell.spread or 0.0)] + column.all_floors
     if all(x == round(x) for x in numbers):
@@ -198,18 +192,20 @@ def _has_best(columns: list[Column]) -> bool:
 
 
 def _blocks(grid: Grid) -> list[Grid]:
-    """The columns in as many tables as lines of text need, each beginning with the names."""
+    """Split a wide table into tables that fit a line; each one starts with the names."""
     blocks, taken = [], 1
     while taken < len(grid[0]):
         end = taken + 1
-        while (
-            end < len(grid[0])
-            and _width([[row[0], *row[taken : end + 1]] for row in grid]) <= WIDTH
-        ):
+        while end < len(grid[0]) and _width(_part(grid, taken, end + 1)) <= WIDTH:
             end += 1
-        blocks.append([[row[0], *row[taken:end]] for row in grid])
+        blocks.append(_part(grid, taken, end))
         taken = end
     return blocks
+
+
+def _part(grid: Grid, start: int, end: int) -> Grid:
+    """Return the names and the columns from start to end."""
+    return [[row[0], *row[start:end]] for row in grid]
 
 
 def _widths(grid: Grid) -> list[int]:
@@ -221,16 +217,11 @@ def _width(grid: Grid) -> int:
 
 
 def _aligned(grid: Grid) -> list[str]:
-    widths = _widths(grid)
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(text.rjust(w) for text, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in grid
-    ]
+    first, *others = _widths(grid)
+    lines = []
+    for row in grid:
+        numbers = (text.rjust(width) for text, width in zip(row[1:], others, strict=True))
+        lines.append("  ".join([row[0].ljust(first), *numbers]))
     return [line.rstrip() for line in [lines[0], "-" * _width(grid), *lines[1:]]]
 
 
@@ -256,5 +247,5 @@ def _latex(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Signs that Markdown would take for its own; an underscore only where it does not stand inside of a word."""
+    """Escape Markdown's signs; an underscore inside a word needs no escape."""
     return re.sub(r"[\\`*<|\[\]]|(?<![^\W_])_|_(?![^\W_])", lambda sign: "\\" + sign[0], text)

@@ -1,20 +1,20 @@
-"""The page of a run: its record as one HTML file that needs nothing else.
+"""Write the page of a run: its record as one HTML file that needs no other file.
 
-It reads the files of the record and imports no training code.
+It reads the run folder and imports no training code and no PyTorch.
 """
 
 from pathlib import Path
 
-from remuda.reports.page import html as page
-from remuda.reports.page import reading
+from remuda.reports.page import html
+from remuda.reports.page.run import read
 from remuda.system.disk import write_text
 
 __all__ = ["write"]
 
 
 def write(folder: Path) -> Path:
-    """Write index.html into a run's folder, which may be half done; returns the page's path."""
-    text = page.render(reading.read(Path(folder)))
+    """Write index.html into a run folder, which may be half trained; return the page's path."""
+    text = html.render(read(Path(folder)))
     path = Path(folder) / "index.html"
     write_text(path, text)
     return path

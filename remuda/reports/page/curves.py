@@ -6,34 +6,34 @@ from dataclasses import dataclass, field
 from typing import Self
 
 MAX_POINTS = 2_000  # more than a screen has pixels
-MAX_VALUES = 400_000  # points times members: bounds memory and the page
+MAX_VALUES = 400_000  # points times members; limits memory and the size of the page
 MIN_POINTS = 200
 
 
 @dataclass
 class Curve:
-    """Points of ``stride`` consecutive reports each: the mean round, and the mean value of every member."""
+    """Points, each the mean of ``stride`` consecutive rounds and of each member's values there."""
 
     stride: int = 1
     rounds: list[float] = field(default_factory=list)
-    rows: list[list[float]] = field(
-        default_factory=list
-    )  # one value per member; lost members shorten later rows
+    # One row per point with one value per member. After a failure, rows may be shorter.
+    rows: list[list[float]] = field(default_factory=list)
     _rounds_open: list[int] = field(default_factory=list, repr=False)
     _sums_open: list[float] = field(default_factory=list, repr=False)
 
     @classmethod
     def for_rounds(cls, num_rounds: int, num_members: int) -> Self:
+        """Return an empty curve with a stride that suits a run of this size."""
         points = min(MAX_POINTS, max(MIN_POINTS, MAX_VALUES // num_members))
         return cls(stride=max(1, math.ceil(num_rounds / points)))
 
     def add(self, t: int, values: Sequence[float]) -> None:
+        """Add the values of round t, one per member."""
         if self._rounds_open and len(values) != len(self._sums_open):
-            self.close()  # no mean over two sizes of the herd
+            self.close()  # a mean over two sizes of the population has no meaning
         if self._rounds_open:
-            self._sums_open = [
-                total + value for total, value in zip(self._sums_open, values, strict=True)
-            ]
+            pairs = zip(self._sums_open, values, strict=True)
+            self._sums_open = [total + value for total, value in pairs]
         else:
             self._sums_open = list(values)
         self._rounds_open.append(t)
@@ -41,7 +41,7 @@ class Curve:
             self.close()
 
     def close(self) -> None:
-        """Make a point of what was added since the last one."""
+        """Make a point of the rounds that were added since the last point."""
         if count := len(self._rounds_open):
             self.rounds.append(sum(self._rounds_open) / count)
             self.rows.append([total / count for total in self._sums_open])
@@ -49,32 +49,34 @@ class Curve:
 
     @property
     def width(self) -> int:
-        """The most members that ever reported."""
+        """The largest number of members in any round."""
         return max(map(len, self.rows), default=0)
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the herd changed its size, so that column i is not one member throughout."""
+        """Whether the number of members changed, so that column i is not always the same member."""
         return any(len(row) != self.width for row in self.rows)
 
     def member(self, i: int) -> list[float]:
+        """Return the values of member i, point by point."""
         return [row[i] for row in self.rows]
 
     def means(self) -> list[float]:
+        """Return the means over the members, point by point."""
         return [mean(row) for row in self.rows]
 
     def quantiles(self, q: float) -> list[float]:
-        """Over the members, point by point."""
+        """Return a quantile over the members, point by point."""
         return [quantile(row, q) for row in self.rows]
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean of the finite values; nan, which plots leave out, if there is none."""
+    """Return the mean of the finite values; nan without any, which plots leave out."""
     finite = [value for value in values if math.isfinite(value)]
     return math.fsum(finite) / len(finite) if finite else math.nan
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The finite value nearest to the quantile 0 <= q <= 1."""
+    """Return the finite value nearest to the quantile 0 <= q <= 1."""
     finite = sorted(value for value in values if math.isfinite(value))
     return finite[round(q * (len(finite) - 1))] if finite else math.nan

@@ -1,15 +1,15 @@
-"""The few figures at the head of a page."""
+"""The figures at the top of a page."""
 
 import statistics
 
-from remuda.reports.page.reading import Run
+from remuda.reports.page.run import Run
 from remuda.system.text import duration
 
 UNKNOWN = "not known yet"
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Name and value, in the order in which they are asked for."""
+    """Return names and values in the order of the page."""
     return [
         ("strategy", run.strategy),
         ("data", _data(run)),
@@ -17,26 +17,31 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("rounds", f"{run.reached:,} of {run.setting('run', 'rounds'):,}"),
         ("images seen", f"{run.rounds.last.get('images', 0):,}"),
         ("time trained", duration(run.rounds.seconds)),
-        (
-            "images/s, median",
-            f"{statistics.median(run.rounds.paces):,.0f}" if run.rounds.paces else UNKNOWN,
-        ),
-        ("device", str(run.environment[-1].get("device", UNKNOWN)) if run.environment else UNKNOWN),
+        ("images/s, median", _speed(run)),
+        ("device", _device(run)),
     ]
 
 
 def _members(run: Run) -> str:
-    lost = len(run.config.get("run", {}).get("lost", []))
+    lost = len(run.settings.get("run", {}).get("lost", []))
     text = f"{run.num_members:,}" if run.num_members else UNKNOWN
     return f"{text}, {lost:,} of them lost" if lost else text
 
 
 def _data(run: Run) -> str:
-    name = run.data.get("name") or run.setting("data", "name")
-    counts, shape = run.data.get("counts"), run.data.get("shape")
-    parts = [str(name)]
-    if counts:
-        parts.append(f"{sum(counts):,} {'points' if run.is_points else 'images'}")
-    if shape and not run.is_points:
-        parts.append(" x ".join(map(str, shape)))
+    if run.data is None:
+        return str(run.setting("data", "name"))
+    parts = [run.data.name]
+    if run.data.counts:
+        parts.append(f"{sum(run.data.counts):,} {'points' if run.is_points else 'images'}")
+    if not run.is_points:
+        parts.append(" x ".join(map(str, run.data.shape)))
     return ", ".join(parts)
+
+
+def _speed(run: Run) -> str:
+    return f"{statistics.median(run.rounds.speeds):,.0f}" if run.rounds.speeds else UNKNOWN
+
+
+def _device(run: Run) -> str:
+    return str(run.environments[-1].get("device", UNKNOWN)) if run.environments else UNKNOWN

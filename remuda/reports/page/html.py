@@ -1,4 +1,4 @@
-"""The page, section by section; a section of which the record knows nothing is left out or says so."""
+"""The page, section by section; a section without data is left out or says so."""
 
 import json
 import shlex
@@ -8,16 +8,17 @@ from string import Template
 
 from remuda.reports.page import pictures, plots, routines, scores, tables
 from remuda.reports.page.facts import facts
-from remuda.reports.page.reading import Run
+from remuda.reports.page.run import Run
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-LARGE = 960  # pixels, what the newest grid's longer side is enlarged to at most
-MAX_WIDTH = 1800  # pixels that the newest grid keeps
-THUMBNAIL = 240  # pixels, twice what is shown: sharp on a phone's screen too
+LARGE = 960  # pixels, limit for the longer side of the newest grid when it is enlarged
+MAX_WIDTH = 1800  # pixels, limit for the width of the newest grid
+THUMBNAIL = 240  # pixels, twice the displayed width: sharp on a phone's screen too
 MAX_STRIP = 8
 
 
 def render(run: Run) -> str:
+    """Return the page's HTML."""
     name = run.folder.resolve().name
     sections = [
         _head(run, name),
@@ -25,37 +26,40 @@ def render(run: Run) -> str:
         scores.section(run),
         _curves(run),
         tables.last_round(run),
+        routines.section(run),
+        tables.paper(run),
+        _next_steps(run),
+        _details(run),
     ]
-    sections += [routines.section(run), tables.paper(run), _go_on(run), _details(run)]
     body = "\n".join(section for section in sections if section)
     return PAGE.substitute(title=escape(f"{name}: {run.strategy}"), body=body)
 
 
 def _head(run: Run, name: str) -> str:
-    about = run.config.get("about", "")
-    planned = run.setting("run", "rounds")
+    about = run.settings.get("about", "")
+    planned, reached = run.setting("run", "rounds"), run.reached
     cells = (
         f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts(run)
     )
     return f"""<header>
 <h1>{escape(name)}</h1>
 <p>{escape(about)}</p>
-<progress value="{run.reached}" max="{max(planned, run.reached)}">{run.reached} of {planned}</progress>
+<progress value="{reached}" max="{max(planned, reached)}">{reached} of {planned}</progress>
 <dl class="facts">{"".join(cells)}</dl>
 </header>"""
 
 
 def _samples(run: Run) -> str:
     if not run.grids:
-        return (
-            '<section><h2>Samples</h2><p class="soft">No samples have been drawn yet.</p></section>'
-        )
+        text = '<p class="soft">No samples have been drawn yet.</p>'
+        return f"<section><h2>Samples</h2>{text}</section>"
     newest = _figure(run, *run.grids[-1], MAX_WIDTH)
     strip = ""
     if len(run.grids) > 1:
         chosen = pictures.evenly(run.grids, MAX_STRIP)
-        strip = f"""<div class="strip">{"".join(_figure(run, *grid, THUMBNAIL) for grid in chosen)}</div>
-<p class="soft">The same noise, round after round.</p>"""
+        figures = "".join(_figure(run, *grid, THUMBNAIL) for grid in chosen)
+        strip = f"""<div class="strip">{figures}</div>
+<p class="soft">The same noise in every round.</p>"""
     return f"""<section>
 <h2>Samples</h2>
 <div class="newest">{newest}</div>
@@ -72,10 +76,10 @@ def _image(run: Run, t: int, path: Path, max_width: int) -> str:
     if picture is None:
         return f'<div class="damaged soft">{escape(path.name)} is damaged</div>'
     kind = "plot" if run.is_points else "pixels"
-    enlarged = max_width == MAX_WIDTH and kind == "pixels"
-    scale = (
-        max(1, LARGE // max(picture.width, picture.height)) if enlarged else 1
-    )  # whole: all pixels alike
+    scale = 1
+    if max_width == MAX_WIDTH and kind == "pixels":
+        # A whole number: all pixels are enlarged alike.
+        scale = max(1, LARGE // max(picture.width, picture.height))
     size = f'width="{picture.width * scale}" height="{picture.height * scale}"'
     return f'<img class="{kind}" src="{picture.uri}" {size} alt="samples of round {t}">'
 
@@ -88,36 +92,37 @@ def _curves(run: Run) -> str:
         f"<figure><h3>{escape(tables.readable(name))}</h3>{plots.curve_svg(name, curve)}</figure>"
         for name, curve in curves.items()
     )
+    legend = ""
     if any(plots.is_banded(curve) for curve in curves.values()):
-        legend = "Thick: the mean over the members. Dark band: the middle half of them; light band: 90 %."
+        legend = "Thick: mean over the members. Dark band: the middle 50 %; light band: 90 %."
     elif run.num_members > 1:
-        legend = "Thick: the mean over the members. Thin: each member."
-    else:
-        legend = ""
+        legend = "Thick: mean over the members. Thin: each member."
     stride = max(curve.stride for curve in curves.values())
     if stride > 1:
         legend += f" Each point is the mean of up to {stride:,} rounds."
-    return f'<section><h2>Training</h2><div class="panels">{panels}</div><p class="soft">{legend}</p></section>'
+    return f"""<section><h2>Training</h2>
+<div class="panels">{panels}</div>
+<p class="soft">{legend}</p></section>"""
 
 
-def _go_on(run: Run) -> str:
+def _next_steps(run: Run) -> str:
     planned = run.setting("run", "rounds")
     rounds = planned if run.reached < planned else 2 * run.reached
-    knows_labels = run.is_by_class or run.config.get("networks", {}).get("conditional", False)
-    labels = "--label all --n 10" if knows_labels else "--n 64"
+    has_labels = run.is_by_class or run.settings.get("networks", {}).get("conditional", False)
+    labels = "--label all --n 10" if has_labels else "--n 64"
     folder = shlex.quote(str(run.folder))
-    shell = (
-        f"remuda resume {folder} --rounds {rounds}\nremuda sample {folder} {labels} --out grid.png"
-    )
+    resume = f"remuda resume {folder} --rounds {rounds}"
+    sample = f"remuda sample {folder} {labels} --out grid.png"
     python = f"import remuda\n\nimages = remuda.load({str(run.folder)!r}).sample(16)"
-    blocks = "".join(f'<pre class="commands">{escape(text)}</pre>' for text in (shell, python))
-    return f"<section><h2>How to go on</h2>{blocks}</section>"
+    texts = (f"{resume}\n{sample}", python)
+    blocks = "".join(f'<pre class="commands">{escape(text)}</pre>' for text in texts)
+    return f"<section><h2>Resume and sample</h2>{blocks}</section>"
 
 
 def _details(run: Run) -> str:
-    blocks = [("Configuration", run.config_text)]
-    if run.environment:
-        blocks.append(("Environment", json.dumps(run.environment, indent=1, ensure_ascii=False)))
+    blocks = [("Configuration", run.reader.settings_text)]
+    if run.environments:
+        blocks.append(("Environment", json.dumps(run.environments, indent=1, ensure_ascii=False)))
     return "\n".join(
         f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
         for title, text in blocks

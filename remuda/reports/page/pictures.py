@@ -20,7 +20,7 @@ class Picture:
 
 
 def load(path: Path, max_width: int) -> Picture | None:
-    """A PNG as data URI, shrunk if it is wider; None if the file is damaged, as a kill may leave it."""
+    """Return a PNG as data URI, shrunk to ``max_width``; None for a file that a kill damaged."""
     try:
         with Image.open(path) as image:
             image.load()
@@ -29,14 +29,14 @@ def load(path: Path, max_width: int) -> Picture | None:
                 image = image.resize((max_width, height), Image.Resampling.LANCZOS)
             buffer = io.BytesIO()
             image.save(buffer, format="PNG", optimize=True)
-    except (OSError, SyntaxError, ValueError):  # what pillow raises for broken files
+    except (OSError, SyntaxError, ValueError):  # pillow's errors for broken files
         return None
     text = base64.b64encode(buffer.getvalue()).decode("ascii")
     return Picture(f"data:image/png;base64,{text}", image.width, image.height)
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:
-    """At most that many (two or more), evenly spaced; the first and the last always."""
+    """Return at most ``count`` >= 2 evenly spaced items, with the first and the last."""
     if len(items) <= count:
         return list(items)
     return [items[i * (len(items) - 1) // (count - 1)] for i in range(count)]

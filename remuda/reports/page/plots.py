@@ -6,23 +6,24 @@ from typing import Any
 
 from remuda.reports.page.curves import Curve
 
-MAX_LINES = 50  # members; beyond, bands say more than lines
-MAX_VECTOR_VALUES = 20_000  # beyond, thin lines become pixels, which are lighter
-FEW_POINTS = 12  # so few are marked, and one alone is visible at all
+MAX_LINES = 50  # members; with more, bands are clearer than lines
+MAX_VECTOR_VALUES = 20_000  # with more, thin lines become pixels, which are smaller
+FEW_POINTS = 12  # up to here points get markers, so that a single one is visible
 INK = "#010203"  # stands for the page's text colour until the SVG is written
-COLOUR = "#3f8fd8"  # to be seen on white and on black
+COLOUR = "#3f8fd8"  # visible on white and on black
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 def curve_svg(
     name: str, curve: Curve, *, band: Curve | None = None, floor: float | None = None
 ) -> str:
-    """A thin line for each member or bands of quantiles, and a thick line for the mean.
+    """Draw a thin line for each member or bands of quantiles, and a thick line for the mean.
 
-    ``band`` has two values a point, its lower and its upper edge; ``floor`` is a dashed line over all rounds.
+    ``band`` has two values per point, its lower and its upper edge. ``floor`` is a dashed line over
+    all rounds.
     """
-    import matplotlib
-    from matplotlib.figure import Figure  # slow to import, and only needed at a run's end
+    import matplotlib  # slow to import, and only needed at the end of a run
+    from matplotlib.figure import Figure
 
     with matplotlib.rc_context(style(name)):
         figure = Figure(figsize=(5.4, 2.9), layout="constrained")
@@ -40,10 +41,10 @@ def curve_svg(
 
 
 def style(name: str) -> dict[Any, Any]:
-    """What matplotlib is told for a panel of that name."""
+    """Return matplotlib's settings for the panel of this name."""
     return {
         "svg.fonttype": "none",
-        "svg.hashsalt": name,  # the same record gives the same page; panels do not share ids
+        "svg.hashsalt": name,  # the same run gives the same page; panels share no ids
         "font.size": 9,
         **{f"{key}.color": INK for key in ("text", "xtick", "ytick")},
         **{f"axes.{key}color": INK for key in ("edge", "label")},
@@ -51,6 +52,7 @@ def style(name: str) -> dict[Any, Any]:
 
 
 def is_banded(curve: Curve) -> bool:
+    """Whether the curve is drawn with bands instead of a line per member."""
     return curve.width > MAX_LINES or curve.is_ragged
 
 
@@ -79,11 +81,10 @@ def _draw(axes: Any, curve: Curve) -> None:
 
 
 def inline(svg: str) -> str:
-    """Only the element, which takes its ink and its width from the page."""
+    """Return only the SVG element, which takes its text colour and its width from the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' id="[\w.]+_\d+"', "", svg)  # names of groups, the same in every panel
-    svg = re.sub(
-        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg)
-    )
+    svg = re.sub(r' id="[\w.]+_\d+"', "", svg)  # names of groups, equal in all panels
+    for name in ("height", "width"):
+        svg = re.sub(rf'(<svg[^>]*?) {name}="[^"]*"', r"\1", svg)
     return svg.replace(INK, "currentColor")

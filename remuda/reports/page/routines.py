@@ -1,4 +1,4 @@
-"""The seconds of a strategy's routines, beside those of the cellular paper's table IV and figure 4."""
+"""The seconds of a strategy's routines, next to table IV and figure 4 of the cellular paper."""
 
 import io
 import math
@@ -10,15 +10,13 @@ from typing import Any
 
 from remuda.errors import UserError
 from remuda.reports.page import plots
-from remuda.reports.page.reading import Run, read
+from remuda.reports.page.run import Run, read
 from remuda.system.text import count
 
-PAPER_CELLS, PAPER_ITERATIONS, PAPER_BATCHES = (
-    16,
-    200,
-    600,
-)  # of the 4x4 grid that table IV is about
-PAPER: Mapping[str, tuple[float, float]] = {  # minutes on a single core, and distributed over 17
+# Table IV is about a 4x4 grid.
+PAPER_CELLS, PAPER_ITERATIONS, PAPER_BATCHES = 16, 200, 600
+# Minutes on a single core, and distributed over 17 cores.
+PAPER: Mapping[str, tuple[float, float]] = {
     "gather": (19.4, 19.4),
     "train": (264.9, 43.8),
     "update_genomes": (199.8, 16.8),
@@ -30,14 +28,14 @@ PAPER_COLOUR, PAPER_PALE = "#c8622d", "#e3b094"
 
 @dataclass(frozen=True)
 class Profile:
-    """What a run's rounds, which the paper calls iterations, have spent in each routine."""
+    """The time that a run spent in each routine; the paper calls rounds iterations."""
 
-    seconds: dict[str, float]  # in all; the paper's routines in its order, then others
+    seconds: dict[str, float]  # total; the paper's routines in its order, then others
     num_rounds: int
     num_cells: int
-    num_batches: int  # of real images, in a round of one cell
+    num_batches: int  # batches of real images per cell and round
     batch_size: int
-    seconds_of_rounds: float  # routines and what is between them
+    seconds_of_rounds: float  # routines and everything between them
 
     @property
     def total(self) -> float:
@@ -45,42 +43,40 @@ class Profile:
 
     @property
     def scale(self) -> float:
-        """From seconds here to minutes of the paper's number of cells and iterations, all else as it is here."""
+        """The factor from this run's seconds to minutes at the paper's cells and iterations."""
         return PAPER_CELLS / self.num_cells * PAPER_ITERATIONS / self.num_rounds / 60
 
     def rows(self) -> list[list[str]]:
-        """HEADER's columns, a row for each routine and one for all."""
+        """Return one row per routine and one for the total, with the columns of HEADER."""
         rows = [self._row(name, seconds, PAPER.get(name)) for name, seconds in self.seconds.items()]
         return [*rows, self._row("overall", self.total, PAPER_OVERALL)]
 
     def _row(self, name: str, seconds: float, paper: tuple[float, float] | None) -> list[str]:
         own = [f"{seconds:,.2f}", _share(seconds, self.total), f"{seconds / self.num_rounds:,.4f}"]
-        theirs = ["", ""] * 2
+        theirs = [""] * 4
         if paper is not None:
-            pairs = zip(paper, PAPER_OVERALL, strict=True)
-            theirs = [
-                text
-                for minutes, total in pairs
-                for text in (f"{minutes:.1f}", _share(minutes, total))
-            ]
+            theirs = []
+            for minutes, total in zip(paper, PAPER_OVERALL, strict=True):
+                theirs += [f"{minutes:.1f}", _share(minutes, total)]
         return [name, *own, f"{seconds * self.scale:,.2f}", *theirs]
 
     def notes(self) -> list[str]:
-        """How far the two may be held against each other."""
+        """Explain how far this run and the paper can be compared."""
         texts = [
-            f"This run: {count(self.num_rounds, 'iteration')} of {count(self.num_cells, 'cell')} with "
-            f"{self.num_batches:,} batches of {self.batch_size:,} images each. The paper: {PAPER_ITERATIONS} "
-            f"iterations of {PAPER_CELLS} cells with {PAPER_BATCHES} batches of 100, on one core and on 17.",
+            f"This run: {count(self.num_rounds, 'iteration')} of {count(self.num_cells, 'cell')} "
+            f"with {self.num_batches:,} batches of {self.batch_size:,} images each. The paper: "
+            f"{PAPER_ITERATIONS} iterations of {PAPER_CELLS} cells with {PAPER_BATCHES} batches of "
+            "100, on one core and on 17.",
         ]
         if self.scale * 60 != 1:
             texts.append(
-                f"The minutes of this run are its seconds times {self.scale * 60:,.4g} / 60, in proportion to cells "
-                "and iterations alone: longer or shorter iterations, other networks and a device that runs cells at "
-                "once are not accounted for."
+                f"The minutes of this run are its seconds times {self.scale * 60:,.4g} / 60. They "
+                "are scaled by cells and iterations only, not by the length of an iteration, the "
+                "networks, or a device that runs cells in parallel."
             )
-        rest = self.seconds_of_rounds - self.total
+        rest = max(0.0, self.seconds_of_rounds - self.total)
         texts.append(
-            f"Outside of these routines the iterations took {max(0.0, rest):,.2f} s, mostly to draw batches."
+            f"The iterations took {rest:,.2f} s outside these routines, mostly to draw batches."
         )
         return texts
 
@@ -89,27 +85,28 @@ HEADER = [
     "routine",
     "s",
     "share",
-    "s an it.",
-    "as min of 4x4, 200 it.",
+    "s/iteration",
+    "min at 4x4, 200 iterations",
     "paper, 1 core, min",
     "share",
+    "paper, 17 cores, min",
+    "share",
 ]
-HEADER += ["paper, 17 cores, min", "share"]
 
 
 def profile(folder: Path) -> Profile:
-    """Of a run's folder, which may be training."""
+    """Return the profile of a run, which may still be training."""
     run = read(folder)
     found = of_run(run)
     if found is None:
         raise UserError(
-            f"the rounds of {folder} name no routines: remuda profile wants a run of the strategy cellular"
+            f"the rounds of {folder} report no routines: choose a run of the strategy cellular"
         )
     return found
 
 
 def of_run(run: Run) -> Profile | None:
-    """None where the strategy names no routines."""
+    """Return the profile; None if the strategy reports no routines."""
     rounds = run.rounds
     if not rounds.routines:
         return None
@@ -127,7 +124,7 @@ def of_run(run: Run) -> Profile | None:
 
 
 def section(run: Run) -> str:
-    """Of a page; nothing where the strategy names no routines."""
+    """Return the page's section; "" if the strategy reports no routines."""
     found = of_run(run)
     if found is None:
         return ""
@@ -140,41 +137,32 @@ def section(run: Run) -> str:
 
 
 def draw(found: Profile, path: Path) -> None:
-    """The same picture as a PNG."""
-    figure = _figure(found, "black")
-    figure.savefig(path, format="png", dpi=150)
+    """Draw the page's figure into a PNG."""
+    _figure(found, "black").savefig(path, format="png", dpi=150)
 
 
 def _svg(found: Profile) -> str:
     import matplotlib
 
     with matplotlib.rc_context(plots.style("routines")):
-        buffer = io.StringIO()
-        _figure(found, plots.INK).savefig(
-            buffer, format="svg", transparent=True, metadata=plots.NO_METADATA
-        )
+        buffer, figure = io.StringIO(), _figure(found, plots.INK)
+        figure.savefig(buffer, format="svg", transparent=True, metadata=plots.NO_METADATA)
     return plots.inline(buffer.getvalue())
 
 
 def _figure(found: Profile, ink: str) -> Any:
-    """Two panels with axes of their own: the times differ by orders of magnitude."""
-    from matplotlib.figure import Figure  # slow to import, and only needed at a run's end
+    """Draw two panels with separate axes: the times differ by orders of magnitude."""
+    from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
 
     figure = Figure(figsize=(8.4, 2.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     names = list(found.seconds)
     left.barh(names, [found.seconds[name] / found.num_rounds for name in names], color=plots.COLOUR)
-    left.set_xlabel(f"seconds an iteration, {count(found.num_cells, 'cell')}")
+    left.set_xlabel(f"seconds per iteration, {count(found.num_cells, 'cell')}")
     for i, (shift, colour) in enumerate(((-0.2, PAPER_COLOUR), (0.2, PAPER_PALE))):
         places = [place + shift for place in range(len(PAPER))]
-        label = ("1 core", "17 cores")[i]
-        right.barh(
-            places,
-            [minutes[i] for minutes in PAPER.values()],
-            height=0.4,
-            color=colour,
-            label=label,
-        )
+        widths, label = [minutes[i] for minutes in PAPER.values()], ("1 core", "17 cores")[i]
+        right.barh(places, widths, height=0.4, color=colour, label=label)
     right.set_yticks(range(len(PAPER)), list(PAPER))
     right.set_xlabel(f"minutes in the paper, {PAPER_CELLS} cells")
     right.legend(frameon=False, loc="lower right")

@@ -1,18 +1,19 @@
-"""The tables of a page: the last round's metrics member by member, and what a paper reports."""
+"""The tables of a page: the last round's metrics of each member, and a paper's figures."""
 
 import math
 from collections.abc import Iterator
 from html import escape
 from typing import Any
 
+from remuda.record.rounds import is_metric
 from remuda.reports.page.curves import mean
-from remuda.reports.page.reading import Run, is_metric
+from remuda.reports.page.run import Run
 
 MAX_ROWS = 30  # members
 
 
 def last_round(run: Run) -> str:
-    """What each member reported last, and the mean."""
+    """Return the table with each member's last values, and their mean."""
     metrics = {name: values for name, values in run.rounds.last.items() if is_metric(values)}
     if not metrics:
         return ""
@@ -22,17 +23,16 @@ def last_round(run: Run) -> str:
     texts = ["member", "class"] if names else ["member"]
     header = "".join(f"<th>{text}</th>" for text in texts)
     header += "".join(f'<th class="number">{escape(readable(name))}</th>' for name in metrics)
-    # A metric of fewer values, such as a server's, belongs to no row; the last line shows it.
+    # A metric with fewer values, such as a server's, belongs to no row; the last line shows it.
     columns = [values if len(values) == count else None for values in metrics.values()]
     rows = "".join(_member_row(i, names, columns) for i in range(min(count, MAX_ROWS)))
     if count > MAX_ROWS:
-        rows += (
-            f'<tr><td colspan="{len(texts) + len(metrics)}">… {count - MAX_ROWS:,} more</td></tr>'
-        )
+        width = len(texts) + len(metrics)
+        rows += f'<tr><td colspan="{width}">… {count - MAX_ROWS:,} more</td></tr>'
     means = "".join(_number_cell(mean(values)) for values in metrics.values())
-    foot = (
-        f'<tfoot><tr><td colspan="{len(texts)}">mean</td>{means}</tr></tfoot>' if count > 1 else ""
-    )
+    foot = ""
+    if count > 1:
+        foot = f'<tfoot><tr><td colspan="{len(texts)}">mean</td>{means}</tr></tfoot>'
     return f"""<section>
 <h2>Round {run.reached:,}, member by member</h2>
 <div class="wide"><table><thead><tr>{header}</tr></thead>
@@ -42,30 +42,31 @@ def last_round(run: Run) -> str:
 
 
 def paper(run: Run) -> str:
-    """The figures that a recipe quotes; none of them was measured here."""
-    figures = run.config.get("paper", {})
+    """Return the table of figures that a recipe quotes; this run did not measure them."""
+    figures = run.settings.get("paper", {})
     if not figures:
         return ""
     rows = "".join(
         f"<tr><th>{escape(readable(key))}</th><td>{escape(value)}</td></tr>"
         for key, value in _flat(figures)
     )
-    return (
-        f'<section><h2>What the paper reports</h2><div class="wide"><table>{rows}</table></div>'
-        '<p class="soft">Quoted from the paper, for comparison; not measured in this run.</p></section>'
-    )
+    return f"""<section><h2>Results in the paper</h2>
+<div class="wide"><table>{rows}</table></div>
+<p class="soft">Quoted from the paper for comparison, not measured in this run.</p></section>"""
 
 
 def readable(name: str) -> str:
+    """Return a key as words."""
     return name.replace("_", " ")
 
 
 def _member_row(i: int, names: list[str], columns: list[list[float] | None]) -> str:
-    name = f"<td>{escape(str(names[i])) if i < len(names) else ''}</td>" if names else ""
-    cells = "".join(
-        "<td></td>" if values is None else _number_cell(values[i]) for values in columns
-    )
-    return f"<tr><td>{i}</td>{name}{cells}</tr>"
+    cells = [f"<td>{i}</td>"]
+    if names:
+        cells.append(f"<td>{escape(str(names[i])) if i < len(names) else ''}</td>")
+    for values in columns:
+        cells.append("<td></td>" if values is None else _number_cell(values[i]))
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _number_cell(value: float) -> str:
@@ -79,12 +80,10 @@ def _number_cell(value: float) -> str:
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested tables as one list of names and values."""
+    """Yield the names and values of nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}, ")
         else:
-            yield (
-                f"{prefix}{key}",
-                ", ".join(map(str, value)) if isinstance(value, list) else str(value),
-            )
+            values = value if isinstance(value, list) else [value]
+            yield f"{prefix}{key}", ", ".join(map(str, values))

@@ -39,7 +39,7 @@ def test_the_spread_of_a_single_run_has_a_mark(tmp_path):
         tmp_path / "run", [value("is_10k_inception", 6.43, spread=0.25), value(FID, 50.0)]
     )
     text = compare([folder]).render()
-    assert "6.430 ± 0.250†" in text and "†: of one run" in text and "over seeds" not in text
+    assert "6.430 ± 0.250†" in text and "†: one run" in text and "over seeds" not in text
     assert " 50" in text and "p =" not in text and "*" not in text
 
 

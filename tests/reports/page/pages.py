@@ -1,4 +1,4 @@
-"""Pages, taken apart."""
+"""Parse pages."""
 
 import re
 from html.parser import HTMLParser
@@ -10,7 +10,7 @@ VOID = {"meta", "img", "br"}
 
 
 class Page(HTMLParser):
-    """A page's tags, attributes and visible text; refuses tags that are not closed in order."""
+    """A page's tags, attributes and visible text; asserts that tags are closed in order."""
 
     def __init__(self, path: Path):
         super().__init__()

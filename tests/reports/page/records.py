@@ -1,4 +1,4 @@
-"""Hand-made records, as a run would leave them."""
+"""Run folders made by hand, as a run writes them."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def make_record(
     paper="",
     conditional=False,
 ) -> Path:
-    """A record without pictures; member i's losses in round t are i + t/10 and 2i + t/10."""
+    """Write a run folder; member i's losses in round t are i + t/10 and 2i + t/10."""
     (folder / "samples").mkdir(parents=True)
     conditional = str(conditional).lower()
     text = CONFIG.format(paper=paper, conditional=conditional, strategy=strategy, planned=planned)

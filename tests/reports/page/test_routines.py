@@ -1,4 +1,4 @@
-"""Seconds of routines beside the paper's, on hand-made records."""
+"""Seconds of routines next to the paper's, from run folders made by hand."""
 
 import json
 
@@ -16,7 +16,7 @@ TIMES = {"gather": 1.0, "update_genomes": 6.0, "mutate": 3.0, "train": 10.0}
 
 @pytest.fixture
 def grid(tmp_path):
-    """Two iterations of four cells; a line is 30 s, of which the routines take 20; 4 batches of 32 a cell."""
+    """Two iterations of four cells; of 30 s, the routines take 20; 4 batches of 32 per cell."""
     folder = make_record(tmp_path / "run", members=4, rounds=0, strategy="cellular")
     lines = [{**round_line(t, 4), "images": 512 * t, "routines": TIMES} for t in (1, 2)]
     add_rounds(folder, lines)
@@ -85,7 +85,7 @@ def test_a_picture_and_a_section_of_the_page(grid):
 def test_a_run_without_routines(tmp_path):
     folder = make_record(tmp_path / "run")
     with pytest.raises(
-        UserError, match="name no routines: remuda profile wants a run of the strategy cellular"
+        UserError, match="report no routines: choose a run of the strategy cellular"
     ):
         routines.profile(folder)
     assert "Where the time went" not in page_of(folder).text
@@ -100,7 +100,7 @@ def test_a_run_without_routines(tmp_path):
 def test_a_damaged_line_is_named(grid):
     with (grid / "rounds.jsonl").open("a") as file:
         file.write(json.dumps({**round_line(3, 4), "routines": {"train": "long"}}) + "\n")
-    with pytest.raises(UserError, match="line 3: routines is no table of seconds"):
+    with pytest.raises(UserError, match="line 3: routines is not a table of seconds"):
         routines.profile(grid)
 
 

@@ -7,9 +7,9 @@ from dataclasses import MISSING, fields
 import pytest
 
 from remuda.errors import UserError
+from remuda.record.scores import Score
 from remuda.reports import page as report
 from remuda.reports.page.curves import MAX_POINTS
-from remuda.reports.page.reading import Score
 from remuda.reports.page.scores import number
 from remuda.scores.base import Value
 
@@ -49,7 +49,7 @@ def test_the_table_has_every_scores_protocol(tmp_path):
 
 
 def test_lines_as_score_code_writes_them_are_understood():
-    """The page knows every field, and asks for none that may be left out."""
+    """The reader knows every field, and requires none that is optional."""
     known = {each.name: each.default is MISSING for each in fields(Score)}
     written = {each.name: each.default is MISSING for each in fields(Value)}
     assert written.items() <= known.items()
@@ -61,7 +61,7 @@ def test_the_last_scored_round_is_the_highest_not_the_last_line(tmp_path):
     add_scores(folder, score_line(4, FID, 60.5), score_line(2, FID, 80.5), score_line(3, KID, 0.5))
     text = page_of(folder).text
     assert f"{FID} 60.500" in text and "80.500" not in text
-    assert f"Last taken at an earlier round: {KID} 0.50000 (round 3)." in text
+    assert f"Computed only for earlier rounds: {KID} 0.50000 (round 3)." in text
 
 
 def test_of_equal_round_and_name_the_last_line_counts(tmp_path):
@@ -129,10 +129,8 @@ def test_scores_of_two_rounds_have_a_curve_with_spread_and_floor(tmp_path):
     add_scores(folder, score_line(3, FID, 70.0, floor=3.0, spread=1.0))
     page = page_of(folder)
     assert panels(page) == 1
-    assert (
-        "Band: its spread to both sides. Dashed: the floor, the same score of real images."
-        in page.text
-    )
+    band = "Band: the score plus and minus its spread."
+    assert f"{band} Dashed: the floor, the same score of real images." in page.text
     assert (folder / "index.html").read_text().count("stroke-dasharray") == dashes + 1
 
 
@@ -148,7 +146,7 @@ def test_rounds_scored_in_different_ways_are_told(tmp_path):
     add_scores(
         folder, score_line(2, FID, 80.0), score_line(4, FID, 60.0, network_digest="5" * 16, seed=8)
     )
-    assert "Between these rounds changed: the network's digest." in page_of(folder).text
+    assert "Changed between these rounds: the network's digest." in page_of(folder).text
 
 
 def test_curves_leave_out_what_is_not_finite(tmp_path):
@@ -227,7 +225,7 @@ def test_names_stay_text_and_the_page_needs_nothing_else(tmp_path):
     [
         ("nonsense", "line 2: Expecting value.*"),
         ("", "line 2: Expecting value.*"),
-        ("[]", "line 2: a dict was expected"),
+        ("[]", "line 2: not a JSON object"),
         ('{"round": 4, "name": "fid", "value": 1.0}', "line 2: num_samples is missing"),
         (json.dumps(score_line("4", FID, 1.0)), "line 2: round is '4'"),
         (json.dumps(score_line(4, FID, None)), "line 2: value is None"),
@@ -235,9 +233,9 @@ def test_names_stay_text_and_the_page_needs_nothing_else(tmp_path):
         (json.dumps(score_line(4, FID, 1.0, network=None)), "line 2: network is None"),
         (
             json.dumps(score_line(4, FID, 1.0, classes=["x"])),
-            "line 2: classes is no list of numbers",
+            "line 2: classes is not a list of numbers",
         ),
-        ('"\\ud800"', "line 2: a dict was expected"),
+        ('"\\ud800"', "line 2: not a JSON object"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path, line, why):
@@ -246,7 +244,7 @@ def test_a_damaged_line_is_named(tmp_path, line, why):
     with (folder / "scores.jsonl").open("a") as file:
         file.write(line + "\n")
     with pytest.raises(
-        UserError, match=rf"scores.jsonl cannot be read \({why}\): the run is damaged"
+        UserError, match=rf"scores.jsonl cannot be read \({why}\): remove the damaged line"
     ):
         report.write(folder)
     assert not (folder / "index.html").exists()

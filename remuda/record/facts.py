@@ -1,0 +1,52 @@
+"""Facts about the training data, which outlive the data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFacts:
+    """The content of data.json: everything that a model must know about its training data."""
+
+    name: str
+    shape: tuple[int, ...]  # channels, height, width
+    classes: list[str]
+    counts: list[int]  # images of each class
+
+    @property
+    def is_points(self) -> bool:
+        """Whether the data are points in the plane instead of images."""
+        return self.shape[1:] == (1, 1)
+
+    def difference(self, other: "DataFacts", is_part: bool) -> str:
+        """Describe how other data differ from these; return "" if they do not.
+
+        With ``is_part``, the other data may have fewer images, as after the loss of ranks that held
+        data of their own.
+        """
+        if self.shape != other.shape:
+            return f"images of shape {list(other.shape)} instead of {list(self.shape)}"
+        if self.classes != other.classes:
+            changed = sorted(set(self.classes) ^ set(other.classes))
+            return f"other classes ({', '.join(changed[:3]) or 'in another order'})"
+        for name, before, now in zip(self.classes, self.counts, other.counts, strict=True):
+            if before != now and not is_part:
+                return f"{now} of class {name} instead of {before}"
+        return ""
+
+
+def parse_facts(values: Any) -> DataFacts:
+    """Check the content of data.json."""
+    if not isinstance(values, dict):
+        raise TypeError("not a JSON object")
+    missing = [name for name in ("name", "shape", "classes", "counts") if name not in values]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    facts = DataFacts(**{**values, "shape": tuple(map(int, values["shape"]))})
+    if not isinstance(facts.name, str) or len(facts.shape) != 3:
+        raise ValueError("name is not text, or shape is not channels, height and width")
+    if len(facts.classes) != len(facts.counts):
+        raise ValueError("classes and counts differ in length")
+    if not all(isinstance(count, int) for count in facts.counts):
+        raise ValueError("counts are not whole numbers")
+    return facts

@@ -1,0 +1,111 @@
+"""Read JSON and JSON lines from a run folder, and report damage in the same words everywhere."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from remuda.errors import UserError
+
+Line = dict[str, Any]  # one JSON object
+
+LAST_BYTES = 1 << 18  # read from a file's end at first
+
+_REMEDIES = {
+    "environment.json": "remove it; training does not need it",
+    "status.json": "remove it; training writes a new one",
+}
+_RESTORE = "restore it from a copy; the run cannot be used without it"
+_REMOVE_LINE = "remove the damaged line, or restore the file from a copy"
+
+
+def damaged(path: Path, why: object) -> UserError:
+    """Return the error for a file of a run folder that cannot be read."""
+    if isinstance(why, OSError):
+        why = why.strerror or why
+    remedy = _REMOVE_LINE if path.suffix == ".jsonl" else _REMEDIES.get(path.name, _RESTORE)
+    return UserError(f"{path} cannot be read ({why}): {remedy}")
+
+
+def read_json(path: Path, parse: Callable[[Any], Any]) -> Any:
+    """Return ``parse`` of a file's content; ValueError and TypeError mean that it is damaged."""
+    try:
+        return parse(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise damaged(path, error) from None
+
+
+def read_lines(path: Path, parse: Callable[[Line], Any]) -> Iterator[Any]:
+    """Yield ``parse`` of every complete line, one at a time: a long run's file may be large."""
+    try:
+        for number, text in enumerate(complete_lines(path), start=1):
+            yield _parse_line(path, text, f"line {number}", parse)
+    except OSError as error:
+        raise damaged(path, error) from None
+
+
+def read_last_lines(
+    path: Path, count: int, parse: Callable[[Line], Any], num_bytes: int = LAST_BYTES
+) -> list[Any]:
+    """Return ``parse`` of the last complete lines, oldest first, and read only the file's end."""
+    try:
+        texts = _last_complete_lines(path, count, num_bytes)
+    except OSError as error:
+        raise damaged(path, error) from None
+    places = (f"line {len(texts) - i} from the end" for i in range(len(texts)))
+    return [
+        _parse_line(path, text, place, parse) for text, place in zip(texts, places, strict=True)
+    ]
+
+
+def complete_lines(path: Path) -> Iterator[bytes]:
+    """Yield all lines but a last one that a kill has torn; a missing file has no lines."""
+    if path.exists():
+        with path.open("rb") as file:
+            yield from (line for line in file if line.endswith(b"\n"))
+
+
+def _last_complete_lines(path: Path, count: int, num_bytes: int) -> list[bytes]:
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        while True:
+            start = max(0, size - num_bytes)
+            file.seek(start)
+            # The first piece may be the end of a line, the last one is torn or empty.
+            lines = file.read(size - start).split(b"\n")[1 if start else 0 : -1]
+            if len(lines) >= count or start == 0:
+                return lines[-count:]
+            num_bytes *= 8
+
+
+def _parse_line(path: Path, text: bytes, place: str, parse: Callable[[Line], Any]) -> Any:
+    try:
+        line = json.loads(text)
+        if not isinstance(line, dict):
+            raise TypeError("not a JSON object")
+        return parse(line)
+    except (ValueError, TypeError) as error:
+        raise damaged(path, f"{place}: {error}") from None
+
+
+# Checks of single values
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def require(line: Line, name: str, is_valid: Callable[[Any], bool]) -> None:
+    """Raise TypeError if a line lacks a field, or has an invalid value there."""
+    if name not in line:
+        raise TypeError(f"{name} is missing")
+    if not is_valid(line[name]):
+        raise TypeError(f"{name} is {str(line[name])[:40]!r}")
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

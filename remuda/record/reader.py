@@ -1,0 +1,172 @@
+"""Read a run folder in any state: before the first round, while it trains, after a kill.
+
+The reader needs no PyTorch. A missing file means that nothing was written yet; a damaged file
+raises a UserError that names the file, the cause and the remedy.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from remuda.errors import UserError
+from remuda.record import files, manifests
+from remuda.record.facts import DataFacts, parse_facts
+from remuda.record.files import Line, damaged, is_whole, require
+from remuda.record.manifests import Checkpoint
+from remuda.record.rounds import parse_round
+from remuda.record.scores import Score, parse_score
+
+FAILURES = "failures.jsonl"
+OLD_FAILURES = "losses.jsonl"  # its name in older run folders
+
+
+class Reader:
+    """The content of one run folder. Every call reads the files again, nothing is cached."""
+
+    def __init__(self, folder: Path | str):
+        self.folder = Path(folder)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """Return the reader of a folder that is a run, and raise for any other folder."""
+        if not (Path(folder) / "config.toml").is_file():
+            raise UserError(
+                f"{folder} is not a run of remuda, it has no config.toml: "
+                "remuda list shows the runs in ./runs"
+            )
+        return cls(Path(folder))
+
+    # Settings, data, environment
+
+    @property
+    def settings_text(self) -> str:
+        """The text of config.toml."""
+        path = self.folder / "config.toml"
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise damaged(path, error) from None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The tables of config.toml; every run writes all its settings there."""
+        try:
+            return tomllib.loads(self.settings_text)
+        except tomllib.TOMLDecodeError as error:
+            raise damaged(self.folder / "config.toml", error) from None
+
+    def setting(self, section: str, key: str) -> Any:
+        """Return one setting, such as ``setting("run", "rounds")``."""
+        try:
+            return self.settings[section][key]
+        except (KeyError, TypeError):
+            raise damaged(self.folder / "config.toml", f"{section}.{key} is missing") from None
+
+    @property
+    def facts(self) -> DataFacts:
+        """The facts about the training data in data.json."""
+        return files.read_json(self.folder / "data.json", parse_facts)
+
+    @property
+    def has_facts(self) -> bool:
+        return (self.folder / "data.json").exists()
+
+    def environments(self) -> list[dict[str, Any]]:
+        """Return one entry for every start and resume, oldest first."""
+        path = self.folder / "environment.json"
+        return files.read_json(path, _parse_environments) if path.exists() else []
+
+    def status(self) -> dict[str, Any] | None:
+        """Return the content of status.json; None if training has not started."""
+        path = self.folder / "status.json"
+        return files.read_json(path, _parse_status) if path.exists() else None
+
+    # Lines
+
+    def iterate_rounds(self) -> Iterator[Line]:
+        """Yield the lines of rounds.jsonl one at a time; a torn last line is left out."""
+        return files.read_lines(self.folder / "rounds.jsonl", parse_round)
+
+    def rounds(self) -> list[Line]:
+        """Return all lines of rounds.jsonl."""
+        return list(self.iterate_rounds())
+
+    def last_rounds(self, count: int) -> list[Line]:
+        """Return at most ``count`` last lines of rounds.jsonl, and read only the file's end."""
+        return files.read_last_lines(self.folder / "rounds.jsonl", count, parse_round)
+
+    def num_rounds(self) -> int:
+        """Count the complete lines of rounds.jsonl."""
+        return sum(1 for _ in files.complete_lines(self.folder / "rounds.jsonl"))
+
+    def scores(self) -> list[Score]:
+        """Return all scores in the order of their rounds.
+
+        Of lines with the same round and name, the last one counts: a run may be scored again.
+        """
+        found: dict[tuple[int, str], Score] = {}
+        for score in files.read_lines(self.folder / "scores.jsonl", parse_score):
+            found[score.round, score.name] = score
+        return sorted(found.values(), key=lambda score: score.round)
+
+    def has_scores(self, t: int) -> bool:
+        """Whether round t has been scored."""
+        return any(score.round == t for score in self.scores())
+
+    def failures(self) -> list[Line]:
+        """Return one line for each time that ranks were lost, oldest first."""
+        paths = (self.folder / name for name in (OLD_FAILURES, FAILURES))
+        return [line for path in paths for line in files.read_lines(path, _parse_failure)]
+
+    # Pictures and checkpoints
+
+    def sample_path(self, t: int) -> Path:
+        return self.folder / "samples" / f"round-{t:06d}.png"
+
+    def sample_grids(self) -> list[Path]:
+        """Return the sample grids in the order of their rounds."""
+        paths = (self.folder / "samples").glob("round-*.png")
+        numbered = [path for path in paths if path.stem.removeprefix("round-").isdecimal()]
+        return sorted(numbered, key=round_of)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Return all checkpoints, oldest first, without checking them."""
+        return manifests.list_all(self.folder / "checkpoints")
+
+    def newest(self) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest intact checkpoint, if any, and why newer ones are not intact."""
+        return manifests.newest_valid(self.folder / "checkpoints")
+
+    def checkpoint(self, t: int) -> Checkpoint:
+        """Return the intact checkpoint of round t."""
+        return manifests.find(self.folder / "checkpoints", t)
+
+
+def round_of(grid: Path) -> int:
+    """Return the round of a sample grid."""
+    return int(grid.stem.removeprefix("round-"))
+
+
+def _parse_environments(entries: Any) -> list[dict[str, Any]]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise TypeError("not a list of JSON objects")
+    return entries
+
+
+def _parse_status(status: Any) -> dict[str, Any]:
+    if not isinstance(status, dict):
+        raise TypeError("not a JSON object")
+    for name in ("state", "why", "time"):
+        require(status, name, lambda value: isinstance(value, str))
+    require(status, "rounds", is_whole)
+    require(status, "ranks", lambda value: isinstance(value, list) and len(value) > 0)
+    return status
+
+
+def _parse_failure(line: Line) -> Line:
+    require(line, "round", is_whole)
+    for name in ("ranks", "hosts", "members"):
+        require(line, name, lambda value: isinstance(value, list))
+    require(line, "action", lambda value: isinstance(value, str))
+    return line

@@ -1,0 +1,45 @@
+"""A line of rounds.jsonl: check it, and describe it in one line of text."""
+
+import statistics
+from typing import Any
+
+from remuda.record.files import Line, is_number, is_whole, require
+
+
+def parse_round(line: Line) -> Line:
+    """Check the fields that every round has. Metrics are not checked, so new ones may be added."""
+    require(line, "round", is_whole)
+    for name in ("seconds", "images", "images_per_second"):
+        require(line, name, is_number)
+    if "bytes" in line:
+        require(line, "bytes", is_number)
+    if "routines" in line and not _is_table_of_seconds(line["routines"]):
+        raise TypeError("routines is not a table of seconds")
+    return line
+
+
+def is_metric(value: Any) -> bool:
+    """Whether a value is a metric: a list with one number per member."""
+    return (
+        isinstance(value, list)
+        and len(value) > 0
+        and all(isinstance(number, int | float) for number in value)
+    )
+
+
+def describe(line: Line) -> str:
+    """Return the mean of each metric over the members, and the speed."""
+    means = [
+        f"{name} {_short(statistics.fmean(values))}"
+        for name, values in line.items()
+        if is_metric(values)
+    ]
+    return "  ".join([*means, f"{line['images_per_second']:,.0f} images/s"])
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1e}"
+
+
+def _is_table_of_seconds(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(is_number, value.values()))

@@ -1,0 +1,45 @@
+"""A line of scores.jsonl, checked."""
+
+from dataclasses import MISSING, dataclass, fields
+
+from remuda.record.files import Line
+from remuda.record.rounds import is_metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One score of one round with its protocol; see docs/record.md for the fields."""
+
+    round: int
+    name: str  # states the protocol
+    value: int | float
+    spread: int | float | None = None
+    floor: int | float | None = None  # the same score of real images
+    floor_samples: int = 0  # number of real images; 0 if not known
+    classes: list | None = None  # one number per class
+    num_samples: int
+    seed: int
+    reference: str  # split of the data; "" without a reference
+    num_reference: int
+    reference_digest: str
+    network: str  # "" without a network
+    network_digest: str
+    precision: str
+    seconds: int | float
+
+
+def parse_score(line: Line) -> Score:
+    """Check a line; fields of later versions are ignored."""
+    known = {}
+    for field in fields(Score):
+        value = line.get(field.name, None if field.default is MISSING else field.default)
+        if not isinstance(value, field.type) or isinstance(value, bool):  # pyright: ignore[reportArgumentType]
+            is_given = field.name in line
+            raise TypeError(
+                f"{field.name} is {value!r}" if is_given else f"{field.name} is missing"
+            )
+        known[field.name] = value
+    score = Score(**known)
+    if score.classes is not None and not is_metric(score.classes):
+        raise TypeError("classes is not a list of numbers")
+    return score

@@ -1,0 +1,185 @@
+"""Write a run folder, which a stranger can read.
+
+config.toml        every setting of the run
+data.json          facts about the data that a model needs: shape, classes, images per class
+environment.json   versions, device, git revision; one entry for every start and resume
+rounds.jsonl       one JSON object per round
+scores.jsonl       one JSON object per score, with its protocol
+failures.jsonl     one JSON object for each time that ranks were lost
+status.json        the state of the run and of each rank; written every second
+samples/           grids from the same noise in every round
+checkpoints/       the state; see remuda.record.checkpoints
+index.html         a page that shows all this
+"""
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from remuda import config
+from remuda.config import RunConfig
+from remuda.errors import UserError, resume_command
+from remuda.record import checkpoints, files
+from remuda.record.facts import DataFacts
+from remuda.record.reader import FAILURES, Reader, round_of
+from remuda.scores.base import Value
+from remuda.system import disk
+from remuda.tensors.trees import Tree
+
+FOLDERS = ("samples", "checkpoints", "tensorboard")
+FILES = (
+    "config.toml",
+    "data.json",
+    "environment.json",
+    "status.json",
+    "rounds.jsonl",
+    FAILURES,
+)
+
+
+class Record(Reader):
+    """The one writer of a run folder; it can read everything that it writes.
+
+    ``create`` starts a run folder, ``open`` opens an existing one. Nothing is kept in memory.
+    """
+
+    def __init__(self, folder: Path | str, is_new: bool = False, folder_existed: bool = True):
+        super().__init__(folder)
+        self.is_new = is_new  # whether this process created the run
+        self.folder_existed = folder_existed  # before the run was created
+
+    @classmethod
+    def create(cls, folder: Path, run_config: RunConfig, facts: DataFacts) -> "Record":
+        """Start a run in a folder that is empty or does not exist."""
+        settings = config.to_toml(run_config)  # may raise: nothing is written yet
+        record = cls(folder, is_new=True, folder_existed=folder.exists())
+        with _writing_to(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            _refuse_content(folder)
+            (folder / "samples").mkdir()  # fails if another process starts a run here
+        try:
+            with _writing_to(folder):
+                (folder / "checkpoints").mkdir()
+                disk.write_text(folder / "data.json", json.dumps(asdict(facts), indent=1))
+                disk.write_text(folder / "config.toml", settings)
+        except UserError:
+            record.discard()
+            raise
+        return record
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Own the run, so that no second process writes it; raise if another process does."""
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{self.folder} is being trained by another process: wait for it or stop it"
+                ) from None
+            yield
+
+    # Settings, data, environment
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings, checked and typed."""
+        settings = self.settings
+        try:
+            return config.from_dict(settings)
+        except UserError as error:
+            raise UserError(f"{self.folder / 'config.toml'}: {error}") from None
+
+    def replace_config(self, run_config: RunConfig) -> None:
+        disk.write_text(self.folder / "config.toml", config.to_toml(run_config))
+
+    def expect(self, found: DataFacts, *, is_part: bool) -> None:
+        """Raise if the data changed since the run started; see DataFacts.difference."""
+        difference = self.facts.difference(found, is_part)
+        if difference:
+            raise UserError(
+                f"the data changed since {self.folder} started, {difference}: restore the old "
+                "data, or start a new run with remuda train"
+            )
+
+    def add_environment(self, environment: dict[str, Any]) -> None:
+        entries = [*self.environments(), environment]
+        disk.write_text(self.folder / "environment.json", json.dumps(entries, indent=1))
+
+    # Lines
+
+    def add_round(self, line: dict[str, Any]) -> None:
+        disk.append_lines(self.folder / "rounds.jsonl", [json.dumps(line)])
+
+    def add_scores(self, t: int, values: Sequence[Value]) -> None:
+        """Append the scores of a round; they replace earlier ones of the same round and name."""
+        lines = [json.dumps({"round": t, **asdict(value)}) for value in values]
+        disk.append_lines(self.folder / "scores.jsonl", lines)
+
+    def add_failure(self, line: dict[str, Any]) -> None:
+        """Append the ranks that were lost at one time."""
+        disk.append_lines(self.folder / FAILURES, [json.dumps(line)])
+
+    def forget_rounds_after(self, t: int) -> None:
+        """Remove rounds that were not saved and will run again, with their scores and samples."""
+        for name in ("rounds.jsonl", "scores.jsonl"):
+            path = self.folder / name
+            if path.exists() or name == "rounds.jsonl":
+                lines = [line for line in files.read_lines(path, _with_round) if line["round"] <= t]
+                disk.write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+        for path in self.sample_grids():
+            if round_of(path) > t:
+                path.unlink()
+
+    # Folders
+
+    def save(self, t: int, state: Tree, keep: int, member_ids: Sequence[int]) -> None:
+        """Save the state after round t, and keep only the newest ``keep`` checkpoints."""
+        checkpoints.save(self.folder / "checkpoints", t, state, keep, member_ids)
+
+    def discard(self) -> None:
+        """Remove the files of a run that trained nothing; other files in the folder stay."""
+        for name in FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        with suppress(OSError):
+            for name in FILES:
+                (self.folder / name).unlink(missing_ok=True)
+                (self.folder / f".{name}.new").unlink(missing_ok=True)
+            (self.folder / ".lock").unlink(missing_ok=True)
+            if not self.folder_existed:
+                self.folder.rmdir()
+
+
+def next_folder(name: str, parent: Path = Path("runs")) -> Path:
+    """Return the first of runs/NAME-001, runs/NAME-002, ... that does not exist."""
+    number = 1
+    while (folder := parent / f"{name}-{number:03d}").exists():
+        number += 1
+    return folder
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"a run cannot be written to {folder} ({error.strerror}): choose another --out"
+        ) from None
+
+
+def _refuse_content(folder: Path) -> None:
+    if any(folder.iterdir()):
+        is_run = (folder / "config.toml").exists()
+        remedy = f"{resume_command(folder)}, or choose" if is_run else "choose"
+        raise UserError(f"{folder} is not empty: {remedy} another --out")
+
+
+def _with_round(line: dict[str, Any]) -> dict[str, Any]:
+    files.require(line, "round", files.is_whole)
+    return line

@@ -1,0 +1,133 @@
+"""The reader: complete lines, the end of long files, and one message for each damaged file."""
+
+import json
+
+import pytest
+
+from remuda.errors import UserError
+from remuda.record import Reader, Record
+from remuda.record.files import read_last_lines
+from tests.reports.page.records import (
+    add_grid,
+    add_rounds,
+    add_scores,
+    make_record,
+    round_line,
+    score_line,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_record(tmp_path / "run", rounds=4)
+
+
+def failure(t, action="move"):
+    line = {"round": t, "time": "", "ranks": [1], "hosts": ["far"], "members": [4]}
+    return {**line, "action": action}
+
+
+def append(path, *lines):
+    with path.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def test_settings_and_facts(folder):
+    reader = Reader.open(folder)
+    assert reader.setting("run", "rounds") == 10
+    assert reader.settings["strategy"]["name"] == "class-parallel"
+    assert reader.facts.shape == (1, 8, 8) and reader.facts.counts == [100] * 3
+    assert [entry["device"] for entry in reader.environments()] == ["old", "cuda:0: Fast <GPU>"]
+    with pytest.raises(UserError, match=r"config\.toml cannot be read \(run\.missing is missing\)"):
+        reader.setting("run", "missing")
+
+
+def test_rounds_leave_out_a_torn_line(folder):
+    with (folder / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 5, "torn')
+    reader = Reader.open(folder)
+    assert [line["round"] for line in reader.rounds()] == [1, 2, 3, 4]
+    assert [line["round"] for line in reader.last_rounds(2)] == [3, 4]
+    assert reader.num_rounds() == 4 and next(reader.iterate_rounds())["round"] == 1
+
+
+def test_last_lines_read_only_the_end_of_a_file(folder):
+    path = folder / "rounds.jsonl"
+    add_rounds(folder, (round_line(t, 2) for t in range(5, 4000)))
+    parsed = []
+
+    def last(count, num_bytes):
+        parsed.clear()
+        return read_last_lines(path, count, lambda line: parsed.append(line) or line, num_bytes)
+
+    assert last(2, 1000) == [round_line(3998, 2), round_line(3999, 2)] and len(parsed) == 2
+    assert last(3, 30) == last(3, 1 << 20), "a window with too few lines is widened"
+    assert len(last(9999, 30)) == 3999
+    path.unlink()
+    assert last(3, 30) == []
+
+
+def test_of_scores_with_the_same_round_and_name_the_last_counts(folder):
+    add_scores(folder, score_line(4, "fid", 3.0), score_line(2, "fid", 2.0))
+    add_scores(folder, score_line(4, "fid", 1.0), score_line(4, "kid", 0.5, future="ignored"))
+    found = [(score.round, score.name, score.value) for score in Reader.open(folder).scores()]
+    assert found == [(2, "fid", 2.0), (4, "fid", 1.0), (4, "kid", 0.5)]
+    assert Reader.open(folder).has_scores(2) and not Reader.open(folder).has_scores(3)
+
+
+def test_failures_of_older_run_folders_come_first(folder):
+    assert Reader.open(folder).failures() == []
+    append(folder / "losses.jsonl", failure(1, "rehome"))
+    Record.open(folder).add_failure(failure(3))
+    assert [line["round"] for line in Reader.open(folder).failures()] == [1, 3]
+    assert len((folder / "failures.jsonl").read_text().splitlines()) == 1
+
+
+def test_grids_are_in_the_order_of_their_rounds(folder):
+    for t in (1_000_000, 20, 3):
+        add_grid(folder, t)
+    (folder / "samples" / "round-best.png").write_bytes(b"")
+    reader = Reader.open(folder)
+    assert reader.sample_grids() == [reader.sample_path(t) for t in (3, 20, 1_000_000)]
+
+
+def test_a_new_run_has_nothing_to_read(tmp_path):
+    folder = make_record(tmp_path / "run", rounds=0)
+    (folder / "environment.json").unlink()
+    reader = Reader.open(folder)
+    assert reader.rounds() == reader.last_rounds(3) == reader.scores() == reader.failures() == []
+    assert reader.environments() == reader.sample_grids() == reader.checkpoints() == []
+    assert reader.status() is None and reader.newest() == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.toml", "= 3", "restore it from a copy"),
+        ("data.json", "{}", "name is missing.*restore it from a copy"),
+        ("data.json", "[]", "not a JSON object"),
+        ("environment.json", "[{", "remove it; training does not need it"),
+        ("environment.json", "[1]", "not a list of JSON objects"),
+        ("status.json", "{", "remove it; training writes a new one"),
+        ("status.json", '{"state": "running"}', "why is missing"),
+        ("rounds.jsonl", "x\n", r"line 1.*remove the damaged line"),
+        ("rounds.jsonl", "[1]\n", "not a JSON object"),
+        ("rounds.jsonl", '{"round": "1"}\n', "round is '1'"),
+        ("rounds.jsonl", '{"round": 1, "seconds": NaN}\n', "seconds is 'nan'"),
+        ("scores.jsonl", '{"round": 1}\n', r"line 1: name is missing.*remove the damaged line"),
+        ("failures.jsonl", '{"round": 1}\n', r"line 1: ranks is missing.*remove the damaged line"),
+        ("losses.jsonl", "\n", r"line 1.*remove the damaged line"),
+    ],
+)
+def test_a_damaged_file_is_named_with_cause_and_remedy(folder, name, content, message):
+    (folder / name).write_text(content)
+    reader = Reader.open(folder)
+    with pytest.raises(UserError, match=rf"{name} cannot be read \(.*{message}") as error:
+        assert reader.settings and reader.facts
+        reader.environments(), reader.status(), reader.rounds(), reader.scores(), reader.failures()
+    assert "\n" not in str(error.value)
+
+
+def test_other_folders_raise(tmp_path):
+    with pytest.raises(UserError, match=r"is not a run of remuda, it has no config\.toml"):
+        Reader.open(tmp_path)
