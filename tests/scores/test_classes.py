@@ -36,15 +36,13 @@ def test_each_class_is_scored_separately(device):
     data = herd(device)
     real, real_labels, fake, fake_labels, _ = data
     pairs = [(real[real_labels == c], fake[fake_labels == c]) for c in range(3)]
-    assert class_frechet_distances(*data) == pytest.approx(
-        [frechet_distance(Gaussian.of(a), Gaussian.of(b)) for a, b in pairs], rel=1e-9
-    )
+    fids = [frechet_distance(Gaussian.of(a), Gaussian.of(b)) for a, b in pairs]
+    assert class_frechet_distances(*data) == pytest.approx(fids, rel=1e-9)
     keys = [int(random.fold(torch.tensor(KEY), c)) for c in range(3)]
     expected = [kernel_distance(a, b, 5, 20, key=k) for (a, b), k in zip(pairs, keys, strict=True)]
     found = class_kernel_distances(*data, num_subsets=5, subset_size=20, key=KEY)
-    assert [value for pair in found for value in pair] == pytest.approx(
-        [v for pair in expected for v in pair]
-    )
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other)
     assert found[0][0] < found[1][0]
 
 
@@ -57,9 +55,8 @@ def test_diversity_finds_the_collapsed_class(device):
 
 
 def test_mean_distance_by_hand():
-    assert mean_distance(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0]])) == pytest.approx(
-        (5 + 8 + 5) / 3
-    )
+    rows = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0]])
+    assert mean_distance(rows) == pytest.approx((5 + 8 + 5) / 3)
 
 
 def test_loops_agree(monkeypatch):

@@ -51,9 +51,8 @@ def test_numbers_by_hand():
     training = torch.tensor([[0.0], [10.0]])
     held_out = torch.tensor([[1.0], [8.0], [13.0], [4.0]])  # at 1, 2, 3, 4
     fake = torch.tensor([[10.5], [11.0], [-6.0], [2.5]])  # at 0.5, 1, 6, 2.5
-    assert copying(fake, held_out, training, quantile=0.25) == pytest.approx(
-        (0.5, 1.75, 1.75 / 2.5)
-    )
+    found = copying(fake, held_out, training, quantile=0.25)
+    assert found == pytest.approx((0.5, 1.75, 1.75 / 2.5))
 
 
 def test_invalid_input_is_an_error():
