@@ -1,4 +1,4 @@
-"""Runs on ranks whose processes are killed by force, as failing machines do it."""
+"""Start runs on ranks and kill their processes by force, like a failing machine."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def configured(strategy, *settings):
 
 
 class Victim:
-    """A run on ranks, started as a user does, and known by a mark in its processes' environment."""
+    """A run on ranks; a mark in the environment identifies its processes."""
 
     def __init__(self, folder, strategy, *words, ranks=3, environment=None):
         self.folder, self.mark = folder, uuid.uuid4().hex
@@ -50,7 +50,7 @@ class Victim:
         )  # fmt: skip
 
     def processes(self):
-        """By number, what rank each is; None: those that have started the ranks."""
+        """Return the rank of each process by its number; None for those that started the ranks."""
         found = {}
         for path in Path("/proc").glob("[0-9]*"):
             try:
@@ -65,28 +65,26 @@ class Victim:
         return found
 
     def wait(self, is_time):
-        """Until something is the case."""
+        """Wait until a condition holds."""
         end = time.monotonic() + PATIENCE
         while not is_time():
             assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < end, "it takes too long"
+            assert time.monotonic() < end, "the run takes too long"
             time.sleep(0.001)
 
     def is_loading(self):
-        """Whether all ranks have called MPI, and are at what they load next."""
+        """Return whether all ranks have started MPI and are loading PyTorch."""
         numbers = [number for number, rank in self.processes().items() if rank is not None]
         return len(numbers) == 3 and all(
             "libtorch" in Path(f"/proc/{n}/maps").read_text() for n in numbers
         )
 
     def has_reached(self, t):
-        """Whether round t is written down; round 0: whether the run has begun."""
+        """Return whether round t is recorded, or for round 0, whether the run has started."""
+        if t == 0:
+            return (self.folder / "config.toml").exists()
         path = self.folder / "rounds.jsonl"
-        return (
-            (self.folder / "config.toml").exists()
-            if t == 0
-            else path.exists() and path.read_text().count("\n") >= t
-        )
+        return path.exists() and path.read_text().count("\n") >= t
 
     @property
     def is_saving(self):
@@ -103,14 +101,14 @@ class Victim:
         self.process.communicate(timeout=PATIENCE)
 
     def end(self):
-        """Exit status, what was printed, and what was complained of; no process is left behind."""
+        """Return exit status, stdout and stderr; check that no process is left behind."""
         try:
             printed, words = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             stuck = self.processes()
             for number in stuck:
                 os.kill(number, signal.SIGKILL)
-            raise AssertionError(f"it hangs: {stuck}, {self.process.communicate()}") from None
+            raise AssertionError(f"the run hangs: {stuck}, {self.process.communicate()}") from None
         end = time.monotonic() + 10
         while self.processes() and time.monotonic() < end:
             time.sleep(0.05)
@@ -119,7 +117,7 @@ class Victim:
 
 
 def assert_complete(folder, rounds=30):
-    """Every round is there once, and the last checkpoint and all that is due after the last round."""
+    """Check that each round is recorded once, and the last checkpoint and results exist."""
     record = Record.open(folder)
     assert [line["round"] for line in record.rounds()] == list(range(1, rounds + 1))
     checkpoint, complaints = record.newest()

@@ -1,4 +1,4 @@
-"""Processes on ranks, started as a user would."""
+"""Start processes on ranks, as a user would."""
 
 import os
 import subprocess
@@ -16,13 +16,13 @@ pytest.importorskip("mpi4py", reason="ranks need mpi4py")
 
 
 def on_ranks(num_ranks, *words, timeout=200):
-    """What a Python module prints and exits with, on so many ranks."""
-    return _run(
-        [*command(num_ranks), sys.executable, "-m", "mpi4py", "-m", *map(str, words)], timeout
-    )
+    """Run a Python module on several ranks and return its output and exit status."""
+    module = ["-m", "mpi4py", "-m", *map(str, words)]
+    return _run([*command(num_ranks), sys.executable, *module], timeout)
 
 
 def remuda(*words, timeout=200):
+    """Run a remuda command and return its output and exit status."""
     return _run([sys.executable, "-m", "remuda", *map(str, words)], timeout)
 
 
