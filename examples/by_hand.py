@@ -7,10 +7,8 @@ from pathlib import Path
 
 import torch
 
-from remuda.data import DataConfig, load, partition, to_bytes
-from remuda.data.batches import Batches
-from remuda.engines import Stacked
-from remuda.model.pictures import save_grid
+from remuda import Stacked, save_grid
+from remuda.data import Batches, DataConfig, load, partition, to_bytes
 from remuda.networks import MLP
 from remuda.strategies import ClassParallel
 from remuda.tensors import random

@@ -9,13 +9,10 @@ from typing import ClassVar
 
 import torch
 
-from remuda import RunConfig
+from remuda import RunConfig, Strategy, assemble, save_grid
 from remuda.engines import Metered
-from remuda.model.pictures import save_grid
 from remuda.networks import MLP
-from remuda.strategies import Strategy
 from remuda.tensors import trees
-from remuda.training.assemble import assemble
 
 
 @dataclass(frozen=True, kw_only=True)

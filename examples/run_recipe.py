@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import remuda
-from remuda.model.pictures import save_grid
 from remuda.record import next_folder
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
@@ -20,6 +19,6 @@ images = model.sample(16, labels="3")  # (16, 1, 8, 8) uint8
 print(f"round {model.round}: {tuple(images.shape)} {images.dtype}")
 
 picture = folder / "threes.png"
-save_grid(images, 8, picture)
+remuda.save_grid(images, 8, picture)
 print(f"picture: {picture}")
 print(f"page:    {folder / 'index.html'}")

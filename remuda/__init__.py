@@ -11,24 +11,30 @@ from remuda.system.choices import lazy_exports
 
 if TYPE_CHECKING:
     from remuda.config import RunConfig
+    from remuda.data import DATASETS
     from remuda.engines import ENGINES, Engine, Stacked
     from remuda.experiments.repeats import repeat
+    from remuda.gan import LOSSES
     from remuda.model.model import Model, load
     from remuda.model.pictures import save_grid
     from remuda.model.scoring import score
     from remuda.networks import NETWORKS
     from remuda.recipes import recipe
     from remuda.reports.compare import compare
-    from remuda.strategies import STRATEGIES, Strategy
+    from remuda.strategies import STRATEGIES, Context, Strategy
+    from remuda.training.assemble import assemble
     from remuda.training.progress import Progress
     from remuda.training.run import resume, run
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DATASETS",
     "ENGINES",
+    "LOSSES",
     "NETWORKS",
     "STRATEGIES",
+    "Context",
     "Engine",
     "Interrupted",
     "Model",
@@ -37,6 +43,7 @@ __all__ = [
     "Stacked",
     "Strategy",
     "UserError",
+    "assemble",
     "compare",
     "load",
     "recipe",
@@ -52,15 +59,18 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "config": ["RunConfig"],
+        "data": ["DATASETS"],
         "engines": ["ENGINES", "Engine", "Stacked"],
         "experiments.repeats": ["repeat"],
+        "gan": ["LOSSES"],
         "model.model": ["Model", "load"],
         "model.pictures": ["save_grid"],
         "model.scoring": ["score"],
         "networks": ["NETWORKS"],
         "recipes": ["recipe"],
         "reports.compare": ["compare"],
-        "strategies": ["STRATEGIES", "Strategy"],
+        "strategies": ["STRATEGIES", "Context", "Strategy"],
+        "training.assemble": ["assemble"],
         "training.progress": ["Progress"],
         "training.run": ["resume", "run"],
     },

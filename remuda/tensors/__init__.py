@@ -1,1 +1,5 @@
-"""Trees of tensors, random keys and derivatives: what everything else computes with."""
+"""Trees of tensors, random keys, derivatives and functions as values."""
+
+from remuda.tensors import calculus, functions, random, trees
+
+__all__ = ["calculus", "functions", "random", "trees"]

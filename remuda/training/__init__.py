@@ -1,1 +1,12 @@
 """Training: assemble a run, loop over its rounds, record it, survive failures."""
+
+from typing import TYPE_CHECKING
+
+from remuda.system.choices import lazy_exports
+
+if TYPE_CHECKING:
+    from remuda.training.progress import EventFiles, Progress, Several
+
+__all__ = ["EventFiles", "Progress", "Several"]
+
+__getattr__, __dir__ = lazy_exports(__name__, {"progress": ["EventFiles", "Progress", "Several"]})
