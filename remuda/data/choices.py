@@ -5,15 +5,14 @@ A function takes the settings and the split, and returns the data set. Add your 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remuda.system.choices import Choices
 
 if TYPE_CHECKING:
     from remuda.data.config import DataConfig, Split
-    from remuda.data.datasets import Dataset
 
-DATASETS: Choices[Callable[["DataConfig", "Split"], "Dataset"]] = Choices(
+DATASETS: Choices[Callable[["DataConfig", "Split"], Any]] = Choices(
     {
         "digits": "remuda.data.datasets:_digits",
         "mnist": "remuda.data.datasets:_mnist",

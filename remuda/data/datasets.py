@@ -91,7 +91,7 @@ def load(config: DataConfig, split: Split = "train") -> Dataset:
         return _folder(config, split)
     if config.name not in DATASETS:
         raise UserError(_unknown(config.name))
-    dataset = DATASETS[config.name](config, split)
+    dataset: Dataset = DATASETS[config.name](config, split)
     keep = torch.from_numpy(evenly(dataset.labels.numpy(), config.limit))
     dataset = replace(dataset, images=dataset.images[keep], labels=dataset.labels[keep])
     return _shaped(dataset, config)
