@@ -17,14 +17,14 @@ def saved(folder, *rounds, keep=9):
         checkpoints.save(folder, t, trees.map(lambda leaf, t=t: leaf + t, TREE), keep, [0])
 
 
-def test_a_tree_comes_back_bit_for_bit(tmp_path):
+def test_a_tree_is_restored_bit_for_bit(tmp_path):
     checkpoints.save(tmp_path, 7, TREE, 3, [0])
     found, complaints = checkpoints.newest_valid(tmp_path)
     assert found.round == 7 and not complaints
     assert trees.equal(checkpoints.load(found, trees.map(torch.zeros_like, TREE)), TREE)
 
 
-def test_the_newest_are_kept(tmp_path):
+def test_the_newest_checkpoints_are_kept(tmp_path):
     saved(tmp_path, 1, 2, 3, 10, 11, keep=3)
     assert [checkpoint.round for checkpoint in checkpoints.list_all(tmp_path)] == [3, 10, 11]
 
@@ -57,7 +57,7 @@ def remove_tensors(folder):
 @pytest.mark.parametrize(
     "damage", [truncate, flip_a_bit, empty_manifest, other_format, remove_tensors]
 )
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, damage):
+def test_a_damaged_checkpoint_is_skipped(tmp_path, damage):
     saved(tmp_path, 1, 2)
     damage(tmp_path / "round-000002")
     found, complaints = checkpoints.newest_valid(tmp_path)
@@ -66,7 +66,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, damage):
         checkpoints.find(tmp_path, 2)
 
 
-def test_a_half_written_one_is_not_seen_and_is_cleared_away(tmp_path):
+def test_a_half_written_checkpoint_is_ignored_and_removed(tmp_path):
     saved(tmp_path, 1)
     shutil.copytree(tmp_path / "round-000001", tmp_path / ".round-000002")
     assert checkpoints.newest_valid(tmp_path)[0].round == 1
@@ -75,10 +75,10 @@ def test_a_half_written_one_is_not_seen_and_is_cleared_away(tmp_path):
 
 
 @pytest.mark.parametrize("num_done", [0, 1])
-def test_the_old_one_is_there_until_the_new_one_of_the_same_round_is(
+def test_the_old_checkpoint_exists_until_the_new_one_of_its_round_does(
     tmp_path, monkeypatch, num_done
 ):
-    """Killed while the two change places."""
+    """The process is killed between the two renames."""
     saved(tmp_path, 3)
     rename, calls = Path.rename, []
 
@@ -92,17 +92,14 @@ def test_the_old_one_is_there_until_the_new_one_of_the_same_round_is(
         patch.setattr(Path, "rename", killed)
         saved(tmp_path, 3)
     found, complaints = checkpoints.newest_valid(tmp_path)
-    assert (
-        found.round == 3
-        and not complaints
-        and torch.equal(checkpoints.load(found, TREE)["a"], TREE["a"] + 3)
-    )
+    assert found.round == 3 and not complaints
+    assert torch.equal(checkpoints.load(found, TREE)["a"], TREE["a"] + 3)
     assert checkpoints.find(tmp_path, 3) == found
     saved(tmp_path, 3)
     assert [path.name for path in tmp_path.iterdir()] == ["round-000003"]
 
 
-def test_an_old_one_serves_for_a_damaged_one_of_its_round(tmp_path):
+def test_an_old_checkpoint_replaces_a_damaged_one_of_its_round(tmp_path):
     saved(tmp_path, 3)
     shutil.copytree(tmp_path / "round-000003", tmp_path / "old-round-000003")
     assert checkpoints.find(tmp_path, 3).folder.name == "round-000003"
@@ -110,13 +107,13 @@ def test_an_old_one_serves_for_a_damaged_one_of_its_round(tmp_path):
     assert checkpoints.find(tmp_path, 3).folder.name == "old-round-000003"
 
 
-def test_none_is_none(tmp_path):
+def test_an_empty_folder_has_no_checkpoint(tmp_path):
     assert checkpoints.newest_valid(tmp_path) == (None, [])
     with pytest.raises(UserError, match="it is empty"):
         checkpoints.find(tmp_path, 1)
 
 
-def test_another_structure_is_refused(tmp_path):
+def test_another_structure_raises(tmp_path):
     checkpoints.save(tmp_path, 1, TREE, 1, [0])
     found, _ = checkpoints.newest_valid(tmp_path)
     for other in ({"a": torch.zeros(3, 4)}, {**TREE, "a": torch.zeros(3, 5)}):

@@ -76,7 +76,7 @@ def dead_process():
     return child.pid
 
 
-def test_pace_time_left_and_losses(folder):
+def test_speed_time_left_and_losses(folder):
     assert shown(folder) == [
         f"{folder}: running, round 4 of 100, 3 s per round, 4 min 48 s left",
         "discriminator_loss 1.000  generator_loss 1.500  1,234 images/s",
@@ -114,7 +114,7 @@ def test_running_or_killed(folder, root, seconds_ago, state, words):
     assert lines[2:] == ([words.format(pid=os.getpid())] if words else [])
 
 
-def test_how_it_ended(folder):
+def test_finished_and_stopped_runs(folder):
     tell(
         folder,
         rank(pid=dead_process()),

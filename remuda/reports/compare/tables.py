@@ -27,6 +27,7 @@ Grid = list[list[str]]  # rows of cells, the first one the header
 
 
 def as_text(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
+    """Return aligned columns; a table that is too wide is split."""
     grid = _grid(groups, columns, _plain)
     marked = ["*: the best value."] if _has_best(columns) else []
     lines = [line for block in _blocks(grid) for line in [*_aligned(block), ""]]
@@ -38,6 +39,8 @@ def as_text(groups: list[Group], columns: list[Column], notes: list[str]) -> str
 
 
 def as_markdown(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
+    """Return a Markdown table and a list of notes."""
+
     def style(cell: Cell) -> str:
         text = _markdown(cell.text)
         return (f"**{text}**" if cell.is_best else text) + _markdown(cell.tail)
@@ -50,6 +53,8 @@ def as_markdown(groups: list[Group], columns: list[Column], notes: list[str]) ->
 
 
 def as_latex(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
+    """Return a LaTeX tabular with its notes."""
+
     def style(cell: Cell) -> str:
         text = _latex(cell.text)
         return (rf"\textbf{{{text}}}" if cell.is_best else text) + _latex(cell.tail)

@@ -86,7 +86,7 @@ def make_repeats(folder, numbers, first_seed=0, score=FID, **sections):
     ]
 
 
-def said(comparison, text):
+def noted(comparison, text):
     return any(text in note for note in comparison.notes)
 
 
@@ -109,25 +109,19 @@ def test_mean_spread_and_p_of_repeats(tmp_path):
     assert first.p is None and second.p == pytest.approx(0.1), (
         "two of the 20 ways to divide six values by three"
     )
-    assert column.best == 6.0 and said(comparison, "3 against 3 give at least 0.1")
+    assert column.best == 6.0 and noted(comparison, "3 against 3 give at least 0.1")
 
 
 @pytest.mark.parametrize(
     ("one", "other", "p"),
     [
         ([1, 2, 3], [4, 5, 6], 2 / 20),
-        (
-            [1, 2, 4],
-            [3, 5, 6],
-            4 / 20,
-        ),  # U = 1: one of 20 divisions has U = 0, one U = 1; both tails
+        # U = 1: one of 20 divisions has U = 0, one has U = 1; both tails count.
+        ([1, 2, 4], [3, 5, 6], 4 / 20),
         ([1, 2], [3, 4], 2 / 6),
-        ([1, 1, 1], [2, 2, 2], 2 / 20),  # ties inside of the groups change nothing
-        (
-            [1, 2, 2],
-            [2, 3, 3],
-            6 / 20,
-        ),  # ranks 1 3 3 | 3 5.5 5.5: three divisions have the smallest sum, 7
+        ([1, 1, 1], [2, 2, 2], 2 / 20),  # ties inside the groups change nothing
+        # Ranks 1 3 3 | 3 5.5 5.5: three divisions have the smallest sum, 7.
+        ([1, 2, 2], [2, 3, 3], 6 / 20),
         ([8, 8, 8], [8, 8, 8], 1.0),
     ],
 )
@@ -136,7 +130,7 @@ def test_p_by_hand(one, other, p):
     assert mann_whitney(other, one) == pytest.approx(p)
 
 
-def test_the_smallest_p():
+def test_smallest_possible_p():
     assert [smallest_p(*n) for n in ((1, 1), (2, 2), (3, 3), (2, 3))] == pytest.approx(
         [1, 1 / 3, 0.1, 0.2]
     )
@@ -152,13 +146,13 @@ def test_p_is_a_count_over_all_divisions(numbers, cut):
     assert mann_whitney(numbers[:cut], numbers[cut:]) == pytest.approx(expected)
 
 
-def test_many_ties_take_the_normal_approximation():
+def test_many_ties_use_the_normal_approximation():
     one, other = [1.0, 2.0] * 10, [2.0, 3.0] * 10
     expected = stats.mannwhitneyu(one, other, method="asymptotic").pvalue
     assert mann_whitney(one, other) == pytest.approx(expected) and expected < 0.001
 
 
-def test_what_the_runs_took(tmp_path):
+def test_cost_of_the_runs(tmp_path):
     make_repeats(tmp_path, [1.0, 2.0], bytes=1000)
     with (tmp_path / "seed-001/rounds.jsonl").open("a") as file:
         line = {"round": 5, "seconds": 10.0, "images": 500, "images_per_second": 10, "bytes": 2000}
@@ -171,7 +165,7 @@ def test_what_the_runs_took(tmp_path):
 # Groups and names
 
 
-def test_seed_device_and_saving_make_no_group(tmp_path):
+def test_seed_device_and_checkpoints_do_not_split_a_group(tmp_path):
     runs = [
         make_run(tmp_path / "a"),
         make_run(tmp_path / "b", run={"seed": 1, "checkpoint_every": 2, "tensorboard": True}),
@@ -190,11 +184,11 @@ def test_seed_device_and_saving_make_no_group(tmp_path):
         ["e"],
     ]
     assert [one.name for one in comparison.groups] == ["class-parallel", "d", "e"]
-    assert said(comparison, "engine.precision differs (auto, bf16)")
-    assert said(comparison, "different data") and said(comparison, "digits, 1,438 of 1x8x8")
+    assert noted(comparison, "engine.precision differs (auto, bf16)")
+    assert noted(comparison, "different data") and noted(comparison, "digits, 1,438 of 1x8x8")
 
 
-def test_names_say_what_tells_groups_apart(tmp_path):
+def test_names_have_the_settings_that_differ(tmp_path):
     make_repeats(tmp_path / "a", [1.0, 2.0], strategy={"loss": "hinge", "batch_size": 32})
     make_repeats(tmp_path / "b", [1.0, 2.0], strategy={"loss": "minimax", "batch_size": 32})
     make_repeats(tmp_path / "c", [1.0, 2.0], strategy={"loss": "least-squares"})
@@ -208,13 +202,13 @@ def test_names_say_what_tells_groups_apart(tmp_path):
         "class-parallel loss=least-squares hidden=256",
         "class-parallel loss=least-squares hidden=16",
     ]
-    assert said(
+    assert noted(
         comparison,
         "strategy.batch_size: 32 (class-parallel loss=hinge, class-parallel loss=minimax); 64 (",
     )
 
 
-def test_single_runs_go_by_their_folders(tmp_path):
+def test_single_runs_are_named_by_their_folders(tmp_path):
     runs = [
         make_run(tmp_path / one / "run", run={"seed": 0}, strategy={"loss": one})
         for one in ("hinge", "minimax")
@@ -223,7 +217,7 @@ def test_single_runs_go_by_their_folders(tmp_path):
     assert [one.name for one in compare(runs[:1]).groups] == ["run"]
 
 
-def test_the_same_run_twice_is_no_repeat(tmp_path):
+def test_the_same_seed_twice_raises(tmp_path):
     a, b = make_run(tmp_path / "a"), make_run(tmp_path / "b", engine={"device": "cuda"})
     for runs in ([a, b], [a, a]):
         with pytest.raises(
@@ -251,13 +245,13 @@ def test_only_values_of_the_same_protocol_share_a_column(tmp_path):
         ("fid_5k_train_inception", [40.0, None]),
     ]
     assert all(column.best is None for column in comparison.columns)
-    assert said(comparison, f"{FID}: measured against different references")
+    assert noted(comparison, f"{FID}: measured against different references")
 
 
-def test_other_precision_is_said(tmp_path):
+def test_different_precisions_are_noted(tmp_path):
     a = make_run(tmp_path / "a", [value(FID, 50.0)])
     b = make_run(tmp_path / "b", [value(FID, 51.0, precision="tf32")], run={"seed": 1})
-    assert said(compare([a, b]), "different precisions (fp32, tf32)")
+    assert noted(compare([a, b]), "different precisions (fp32, tf32)")
 
 
 def test_the_last_scored_round_and_a_chosen_one(tmp_path):
@@ -268,9 +262,9 @@ def test_the_last_scored_round_and_a_chosen_one(tmp_path):
     assert (column.cells[0].round, column.cells[0].value) == (3, 60.0), (
         "scored again: the last line counts"
     )
-    assert said(compare([folder]), "after round 3, not the last one trained")
+    assert noted(compare([folder]), "after round 3, not the last one trained")
     then = compare([folder], round=2)
-    assert then.columns[0].cells[0].value == 80.0 and not said(then, "not the last")
+    assert then.columns[0].cells[0].value == 80.0 and not noted(then, "not the last")
     assert ",2,200,5.0," in then.render("csv"), "rounds, images and seconds as they stood"
     with pytest.raises(UserError, match="none of these runs has a score of round 1"):
         compare([folder], round=1)
@@ -283,13 +277,13 @@ def test_seeds_without_the_score_are_left_out_and_named(tmp_path):
     (cell,) = comparison.columns[0].cells
     assert cell.values == [10.0, 20.0], "rounds are not mixed"
     assert "(2 of 3)" in comparison.render()
-    assert said(comparison, "seed-002, which has no score of round 4")
-    assert said(comparison, "seed-002: reached round 3 of 4")
+    assert noted(comparison, "seed-002, which has no score of round 4")
+    assert noted(comparison, "seed-002: reached round 3 of 4")
 
 
 def test_runs_without_scores_or_rounds(tmp_path):
     comparison = compare([make_run(tmp_path / "a", num_rounds=0)])
-    assert comparison.columns == [] and said(comparison, "remuda score RUN")
+    assert comparison.columns == [] and noted(comparison, "remuda score RUN")
     assert "a,class-parallel,1,2,0,0,0.0," in comparison.render("csv")
 
 
@@ -338,7 +332,7 @@ def test_directions(tmp_path):
         ("scores.jsonl", json.dumps({"round": "4", **dataclasses.asdict(value(FID, 1.0))}) + "\n"),
     ],
 )
-def test_a_damaged_run_gets_a_sentence(tmp_path, file, content):
+def test_a_damaged_run_raises_one_sentence(tmp_path, file, content):
     folder = make_run(tmp_path / "a", [value(FID, 1.0)])
     (folder / file).write_text(content)
     with pytest.raises(UserError) as error:
@@ -346,14 +340,14 @@ def test_a_damaged_run_gets_a_sentence(tmp_path, file, content):
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_run_gets_a_sentence(tmp_path):
+def test_folders_without_runs_raise(tmp_path):
     with pytest.raises(UserError, match="not a run of remuda"):
         compare([tmp_path])
     with pytest.raises(UserError, match="at least one run"):
         compare([])
 
 
-def test_a_torn_last_line_of_scores_is_left_out(tmp_path):
+def test_a_torn_last_line_of_scores_is_ignored(tmp_path):
     folder = make_run(tmp_path / "a", [value(FID, 1.0)])
     (folder / "scores.jsonl").open("a").write('{"round": 4, "na')
     assert compare([folder]).columns[0].cells[0].values == [1.0]
@@ -363,7 +357,7 @@ def test_a_torn_last_line_of_scores_is_left_out(tmp_path):
     )
 
 
-def test_means_over_other_classes_share_no_column(tmp_path):
+def test_means_over_different_classes_share_no_column(tmp_path):
     name = "class-kid_10k_train_inception"
     a = make_run(tmp_path / "a", [value(name, 3.0, classes=[2.0, 4.0])])
     b = make_run(tmp_path / "b", [value(name, 1.0, classes=[1.0])], strategy={"loss": "hinge"})

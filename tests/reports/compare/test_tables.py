@@ -43,7 +43,7 @@ def test_the_spread_of_a_single_run_has_a_mark(tmp_path):
     assert " 50" in text and "p =" not in text and "*" not in text
 
 
-def test_real_images_have_a_row_of_their_own(tmp_path):
+def test_real_images_have_their_own_row(tmp_path):
     a = make_run(tmp_path / "a", [value(FID, 50.25, floor=2.11), value("modes_1k", 7)])
     b = make_run(
         tmp_path / "b",
@@ -61,7 +61,7 @@ def test_real_images_have_a_row_of_their_own(tmp_path):
     assert " 8 *" in compare([a, b]).render(), "whole numbers stay whole"
 
 
-def test_csv_has_all_the_digits(repeats, tmp_path):
+def test_csv_has_all_digits(repeats, tmp_path):
     first, second = csv.DictReader(io.StringIO(repeats.render("csv")))
     assert (first["name"], second["name"]) == ("standalone", "class-parallel")
     assert float(first[FID]) == 13.0 and float(first[f"{FID} spread"]) == 13**0.5
@@ -78,7 +78,7 @@ def test_csv_has_all_the_digits(repeats, tmp_path):
     assert row[f"{FID} spread over"] == "images"
 
 
-def test_csv_has_each_groups_own_floor(tmp_path):
+def test_csv_has_the_floor_of_each_group(tmp_path):
     a = make_run(tmp_path / "a", [value(FID, 50.0, floor=2.0)])
     b = make_run(tmp_path / "b", [value(FID, 40.0, floor=3.0)], strategy={"loss": "hinge"})
     c = make_run(tmp_path / "c", [], strategy={"loss": "minimax"})
@@ -115,7 +115,7 @@ def test_latex(repeats, tmp_path):
     )
 
 
-def test_many_scores_turn_the_table_and_many_of_both_divide_it(tmp_path):
+def test_wide_tables_are_transposed_or_split(tmp_path):
     names = [
         f"{kind}_10k_train_inception"
         for kind in ("fid", "kid", "is", "precision", "recall", "density")
@@ -142,7 +142,7 @@ def test_many_scores_turn_the_table_and_many_of_both_divide_it(tmp_path):
     assert "| name | run-0 | run-1 | run-2 |" in compare(runs[:3]).render("markdown")
 
 
-def test_formats_by_name(repeats):
+def test_unknown_formats_raise(repeats):
     assert list(FORMATS) == ["text", "csv", "markdown", "latex"]
     with pytest.raises(UserError, match="--format html is unknown"):
         repeats.render("html")

@@ -22,7 +22,7 @@ def test_points_are_means_of_consecutive_rounds():
     assert curve.means() == [11, 33, 44]
 
 
-def test_no_point_mixes_two_sizes_of_the_herd():
+def test_no_point_mixes_two_numbers_of_members():
     curve = curve_of([[1, 1], [3, 3], [5, 5], [7]], stride=4)
     assert curve.rows == [[3, 3], [7]]
     assert curve.is_ragged and curve.width == 2
@@ -31,13 +31,13 @@ def test_no_point_mixes_two_sizes_of_the_herd():
 @pytest.mark.parametrize(
     ("rounds", "members"), [(1, 1), (2_000, 10), (2_001, 1), (100_000, 10), (10_000, 1_000)]
 )
-def test_strides_bound_points_and_values(rounds, members):
+def test_strides_limit_points_and_values(rounds, members):
     points = math.ceil(rounds / Curve.for_rounds(rounds, members).stride)
     assert points <= MAX_POINTS and points * members <= MAX_VALUES
     assert points >= min(rounds, 200) / 2
 
 
-def test_what_is_not_finite_is_left_out():
+def test_values_that_are_not_finite_are_ignored():
     assert mean([1.0, math.nan, 3.0, math.inf]) == 2.0
     assert math.isnan(mean([math.nan]))
     assert [quantile([math.nan, 4, 2, 3, 1, 5], q) for q in (0, 0.5, 1)] == [1, 3, 5]

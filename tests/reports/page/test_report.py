@@ -20,7 +20,7 @@ def decoded(image) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data)))
 
 
-def test_the_head_says_what_was_trained_and_how_far(tmp_path):
+def test_the_head_has_the_main_facts(tmp_path):
     text = page_of(make_record(tmp_path / "my run", rounds=4, planned=10)).text
     for expected in (
         "my run",
@@ -37,7 +37,7 @@ def test_the_head_says_what_was_trained_and_how_far(tmp_path):
         assert expected in text
 
 
-def test_the_page_needs_nothing_else(tmp_path):
+def test_the_page_needs_no_other_file(tmp_path):
     folder = make_record(tmp_path / "run")
     add_grid(folder, 4)
     page = page_of(folder)
@@ -49,13 +49,13 @@ def test_the_page_needs_nothing_else(tmp_path):
     assert "prefers-color-scheme: dark" in (folder / "index.html").read_text()
 
 
-def test_the_same_record_gives_the_same_page(tmp_path):
+def test_the_same_run_gives_the_same_page(tmp_path):
     folder = make_record(tmp_path / "run")
     first = report.write(folder).read_bytes()
     assert report.write(folder).read_bytes() == first
 
 
-def test_the_newest_grid_is_large_and_a_strip_shows_the_way(tmp_path):
+def test_the_newest_grid_is_large_and_a_strip_has_earlier_ones(tmp_path):
     folder = make_record(tmp_path / "run")
     for t in range(1, 31):
         add_grid(folder, t)
@@ -74,7 +74,7 @@ def test_a_single_grid_has_no_strip(tmp_path):
     assert len(page_of(folder).images()) == 1
 
 
-def test_a_torn_picture_is_named(tmp_path):
+def test_a_damaged_picture_is_named(tmp_path):
     folder = make_record(tmp_path / "run")
     for t in (1, 2, 3):
         add_grid(folder, t)
@@ -84,7 +84,7 @@ def test_a_torn_picture_is_named(tmp_path):
     assert len(page.images()) == 3 and "round-000002.png is damaged" in page.text
 
 
-def test_every_metric_gets_a_panel_even_one_of_few_rounds(tmp_path):
+def test_every_metric_has_a_panel_even_with_few_rounds(tmp_path):
     folder = make_record(tmp_path / "run", rounds=4)
     add_rounds(folder, [round_line(5, 3, new_score=[7.125, 8.125, 9.125])])
     page = page_of(folder)
@@ -94,12 +94,10 @@ def test_every_metric_gets_a_panel_even_one_of_few_rounds(tmp_path):
     assert "8.1250" in page.text
 
 
-def test_values_that_are_no_numbers_are_gaps(tmp_path):
+def test_values_that_are_not_numbers_are_gaps(tmp_path):
     folder = make_record(tmp_path / "run", rounds=20)
-    add_rounds(
-        folder,
-        [round_line(21, 3, generator_loss=[float("nan"), float("inf"), 0.5], odd=["x", None])],
-    )
+    values = [float("nan"), float("inf"), 0.5]
+    add_rounds(folder, [round_line(21, 3, generator_loss=values, odd=["x", None])])
     text = page_of(folder).text
     assert text.count("not finite") == 2 and "odd" not in text
 
@@ -118,20 +116,19 @@ def test_the_table_names_classes_and_stops_after_thirty(tmp_path):
 
 
 def test_members_of_other_strategies_have_no_class(tmp_path):
-    text = page_of(
-        make_record(tmp_path / "run", strategy="fl-gan", classes=["cat", "dog", "emu"])
-    ).text
+    classes = ["cat", "dog", "emu"]
+    text = page_of(make_record(tmp_path / "run", strategy="fl-gan", classes=classes)).text
     assert "dog" not in text and "1 1.4000 2.4000" in text
 
 
-def test_a_value_of_the_server_is_nobodys(tmp_path):
+def test_a_value_of_the_server_belongs_to_no_member(tmp_path):
     folder = make_record(tmp_path / "run", rounds=0)
     add_rounds(folder, [round_line(1, 3, generator_loss=[0.625])])
     text = page_of(folder).text
     assert text.count("0.6250") == 1 and "mean 1.1000 0.6250" in text
 
 
-def test_a_herd_that_lost_a_member(tmp_path):
+def test_a_run_that_lost_a_member(tmp_path):
     folder = make_record(tmp_path / "run", classes=["cat", "dog", "emu"])
     add_rounds(folder, [round_line(5, 2)])
     text = page_of(folder).text
@@ -150,34 +147,27 @@ def test_hostile_names_stay_text(tmp_path):
         assert text in page.text
 
 
-def test_the_paper_speaks_for_itself(tmp_path):
+def test_results_in_the_paper(tmp_path):
     figures = ('source = "A. Author"', "inception_score = 6.43", "splits = [1, 2]")
     paper = "\n".join(["[paper]", *figures, "[paper.cifar]", "mean = 5.5", ""])
     text = page_of(make_record(tmp_path / "with", paper=paper)).text
-    assert (
-        "Results in the paper source A. Author inception score 6.43 splits 1, 2 cifar, mean 5.5"
-        in text
-    )
+    figures = "source A. Author inception score 6.43 splits 1, 2 cifar, mean 5.5"
+    assert f"Results in the paper {figures}" in text
     assert "Results in the paper" not in page_of(make_record(tmp_path / "without")).text
 
 
-def test_how_to_go_on(tmp_path, monkeypatch):
+def test_commands_to_resume_and_sample(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page_of(make_record(Path("my run"), rounds=4, planned=10)).text
     assert "remuda resume 'my run' --rounds 10" in text
     assert "remuda sample 'my run' --label all --n 10 --out grid.png" in text
     assert "remuda.load('my run').sample(16)" in text
-    text = page_of(
-        make_record(Path("done"), rounds=4, planned=4, strategy="standalone", members=1)
-    ).text
-    assert (
-        "remuda resume done --rounds 8" in text
-        and "remuda sample done --n 64 --out grid.png" in text
-    )
-    assert (
-        "--label all"
-        in page_of(make_record(Path("asked"), strategy="standalone", conditional=True)).text
-    )
+    single = {"strategy": "standalone", "members": 1}
+    text = page_of(make_record(Path("done"), rounds=4, planned=4, **single)).text
+    assert "remuda resume done --rounds 8" in text
+    assert "remuda sample done --n 64 --out grid.png" in text
+    text = page_of(make_record(Path("asked"), conditional=True, **single)).text
+    assert "--label all" in text
 
 
 def test_configuration_and_environment_are_folded_in(tmp_path):
@@ -188,26 +178,22 @@ def test_configuration_and_environment_are_folded_in(tmp_path):
 
 def test_a_run_before_its_first_round(tmp_path):
     text = page_of(make_record(tmp_path / "run", rounds=0)).text
-    assert (
-        "rounds 0 of 10" in text
-        and "members 3" in text
-        and "No samples have been drawn yet" in text
-    )
+    assert "rounds 0 of 10" in text and "members 3" in text
+    assert "No samples have been drawn yet" in text
     assert "member by member" not in text and "Training" not in text
 
 
-def test_a_record_of_nothing_but_its_configuration(tmp_path):
+def test_a_run_folder_with_only_a_configuration(tmp_path):
     folder = make_record(tmp_path / "run", rounds=0)
     for name in ("data.json", "environment.json", "rounds.jsonl"):
         (folder / name).unlink()
     (folder / "samples").rmdir()
     text = page_of(folder).text
-    assert (
-        "data digits" in text and "members not known yet" in text and "device not known yet" in text
-    )
+    assert "data digits" in text
+    assert "members not known yet" in text and "device not known yet" in text
 
 
-def test_a_torn_last_line_is_left_out(tmp_path):
+def test_a_torn_last_line_is_ignored(tmp_path):
     folder = make_record(tmp_path / "run", rounds=4)
     with (folder / "rounds.jsonl").open("a") as file:
         file.write('{"round": 5, "discriminator_loss": [0.')
@@ -232,7 +218,7 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
     assert not (folder / "index.html").exists()
 
 
-def test_a_folder_that_is_no_run(tmp_path):
+def test_a_folder_that_is_not_a_run(tmp_path):
     for folder in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(UserError, match=r"is not a run of remuda, it has no config\.toml"):
             report.write(folder)
@@ -252,7 +238,7 @@ def test_points_are_not_pixelated(tmp_path):
     ("members", "rounds", "limit"),
     [(1, 1, 50_000), (1, 100_000, 500_000), (40, 3_000, 1_000_000), (1_000, 60, 200_000)],
 )
-def test_long_and_wide_runs_stay_light(tmp_path, members, rounds, limit):
+def test_long_and_wide_runs_have_small_pages(tmp_path, members, rounds, limit):
     folder = make_record(tmp_path / "run", members=members, rounds=rounds, planned=rounds)
     began = time.perf_counter()
     page = page_of(folder)

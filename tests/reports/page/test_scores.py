@@ -48,7 +48,7 @@ def test_the_table_has_every_scores_protocol(tmp_path):
     assert "Round 4." in page.text and "class by class" not in page.text and panels(page) == 0
 
 
-def test_lines_as_score_code_writes_them_are_understood():
+def test_the_reader_knows_every_field_of_a_score():
     """The reader knows every field, and requires none that is optional."""
     known = {each.name: each.default is MISSING for each in fields(Score)}
     written = {each.name: each.default is MISSING for each in fields(Value)}
@@ -64,7 +64,7 @@ def test_the_last_scored_round_is_the_highest_not_the_last_line(tmp_path):
     assert f"Computed only for earlier rounds: {KID} 0.50000 (round 3)." in text
 
 
-def test_of_equal_round_and_name_the_last_line_counts(tmp_path):
+def test_the_last_line_of_a_round_and_name_counts(tmp_path):
     folder = make_record(tmp_path / "run")
     add_scores(folder, score_line(4, FID, 60.5), score_line(4, KID, 0.5), score_line(4, FID, 61.5))
     with (folder / "scores.jsonl").open("a") as file:
@@ -84,14 +84,9 @@ def test_classes_have_names_and_bars(tmp_path):
     page = page_of(folder)
     assert "Round 4, class by class class class-kid class-diversity" in page.text
     assert "cat 0.5000 0.7500 <dog> 2.000 not finite emu -0.2500 1 " in page.text
-    parts = [
-        attributes["style"]
-        for attributes in page.attributes
-        if attributes.get("class") == "number bar"
-    ]
-    assert parts == [
-        f"--part: {part}%" for part in ("25.0", "75.0", "100.0", "0.0", "0.0", "100.0")
-    ]
+    bars = [tag for tag in page.attributes if tag.get("class") == "number bar"]
+    parts = ("25.0", "75.0", "100.0", "0.0", "0.0", "100.0")
+    assert [bar["style"] for bar in bars] == [f"--part: {part}%" for part in parts]
 
 
 def test_classes_without_fitting_names_are_numbered(tmp_path):
@@ -106,7 +101,7 @@ def test_classes_without_fitting_names_are_numbered(tmp_path):
     assert "0 3.000 1.000 1 0.000 2 0.000" in page_of(folder).text
 
 
-def test_a_model_of_the_first_classes_has_their_names(tmp_path):
+def test_scores_of_the_first_classes_have_their_names(tmp_path):
     folder = make_record(tmp_path / "run", classes=["cat", "dog", "emu"], strategy="fl-gan")
     add_scores(folder, score_line(4, "class-kid", 0.5, classes=[0.25, 0.5]))
     text = page_of(folder).text
@@ -141,7 +136,7 @@ def test_the_curve_reaches_down_to_the_floor(tmp_path):
     assert "0" in ticks and "1000" in ticks
 
 
-def test_rounds_scored_in_different_ways_are_told(tmp_path):
+def test_changes_of_the_protocol_are_noted(tmp_path):
     folder = make_record(tmp_path / "run")
     add_scores(
         folder, score_line(2, FID, 80.0), score_line(4, FID, 60.0, network_digest="5" * 16, seed=8)
@@ -149,19 +144,14 @@ def test_rounds_scored_in_different_ways_are_told(tmp_path):
     assert "Changed between these rounds: the network's digest." in page_of(folder).text
 
 
-def test_curves_leave_out_what_is_not_finite(tmp_path):
+def test_curves_leave_out_values_that_are_not_finite(tmp_path):
     folder = make_record(tmp_path / "run")
     values = (1.0, float("nan"), float("inf"), 4.0)
     add_scores(
         folder, *(score_line(t, KID, v, spread=0.5, floor=v) for t, v in enumerate(values, start=1))
     )
-    add_scores(
-        folder,
-        *(
-            score_line(t, FID, float("nan"), spread=float("inf"), floor=float("nan"))
-            for t in (1, 4)
-        ),
-    )
+    odd = {"spread": float("inf"), "floor": float("nan")}
+    add_scores(folder, *(score_line(t, FID, float("nan"), **odd) for t in (1, 4)))
     page = page_of(folder)
     assert panels(page) == 2 and f"{FID} not finite ± not finite not finite" in page.text
 
@@ -180,26 +170,18 @@ def test_very_many_scored_rounds_are_thinned_out(tmp_path):
     assert (folder / "index.html").stat().st_size < 400_000
 
 
-def test_scores_of_points_speak_of_points(tmp_path):
+def test_scores_of_points_are_labelled_as_points(tmp_path):
     folder = make_record(tmp_path / "run")
     data = folder / "data.json"
     data.write_text(data.read_text().replace("[1, 8, 8]", "[2, 1, 1]"))
-    add_scores(
-        folder,
-        *(
-            score_line(t, "high-quality_2500", 0.9, floor=0.989, floor_samples=2_500)
-            for t in (1, 4)
-        ),
-    )
+    floor = {"floor": 0.989, "floor_samples": 2_500}
+    add_scores(folder, *(score_line(t, "high-quality_2500", 0.9, **floor) for t in (1, 4)))
     text = page_of(folder).text
-    assert (
-        "floor: real points" in text
-        and "0.98900 2,500 points" in text
-        and "real images" not in text
-    )
+    assert "floor: real points" in text and "0.98900 2,500 points" in text
+    assert "real images" not in text
 
 
-def test_names_stay_text_and_the_page_needs_nothing_else(tmp_path):
+def test_hostile_names_stay_text(tmp_path):
     evil = "<script>alert('x')</script>"
     strings = dict.fromkeys(
         ("reference", "reference_digest", "network", "network_digest", "precision"), evil
@@ -213,9 +195,8 @@ def test_names_stay_text_and_the_page_needs_nothing_else(tmp_path):
     page = page_of(folder)
     assert "script" not in page.tags and "b" not in page.tags and page.text.count(evil) >= 8
     for attributes in page.attributes:
-        assert attributes.get(
-            "src", attributes.get("href", attributes.get("xlink:href", "#"))
-        ).startswith("#")
+        for name in ("src", "href", "xlink:href"):
+            assert attributes.get(name, "#").startswith("#")
     first = (folder / "index.html").read_bytes()
     assert report.write(folder).read_bytes() == first
 
@@ -243,9 +224,8 @@ def test_a_damaged_line_is_named(tmp_path, line, why):
     add_scores(folder, score_line(4, FID, 1.0))
     with (folder / "scores.jsonl").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(
-        UserError, match=rf"scores.jsonl cannot be read \({why}\): remove the damaged line"
-    ):
+    message = rf"scores.jsonl cannot be read \({why}\): remove the damaged line"
+    with pytest.raises(UserError, match=message):
         report.write(folder)
     assert not (folder / "index.html").exists()
 
