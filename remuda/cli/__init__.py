@@ -11,6 +11,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TextIO
 
+from remuda.cluster.environment import rank_from_environment
 from remuda.errors import (
     Interrupted,
     ReportedElsewhere,
@@ -32,8 +33,11 @@ __getattr__, __dir__ = lazy_exports(__name__, {"commands": ["app"]})
 
 def main() -> None:
     """Run a command; an error that the user can fix becomes one sentence and status 2."""
-    for number in STOP_SIGNALS:
-        signal.signal(number, _stop)
+    # Ranks handle these signals once they are connected. While a rank still loads, a signal simply
+    # ends it, and the launcher tells the user; an exception here would make MPI abort.
+    if rank_from_environment().num_ranks == 1:
+        for number in STOP_SIGNALS:
+            signal.signal(number, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know the arrow of a table
