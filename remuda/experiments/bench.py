@@ -4,13 +4,12 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 
 from remuda.config import RunConfig
-from remuda.system.text import duration
+from remuda.system.text import Notify, duration, ignore
 from remuda.training.assemble import Herd, assemble
 
 REPEATS = 3  # timed stretches, whose median counts; the first stretch compiles and is not one
@@ -34,9 +33,7 @@ class Expectation:
         return self.first + self.step * self.num_steps * self.rounds
 
 
-def measure(
-    config: RunConfig, num_steps: int = 4, notify: Callable[[str], None] = lambda text: None
-) -> Expectation:
+def measure(config: RunConfig, num_steps: int = 4, notify: Notify = ignore) -> Expectation:
     """Time stretches of about ``num_steps`` generator updates, and extrapolate to the whole run."""
     whole = assemble(config)
     herd = shorten(whole, num_steps)

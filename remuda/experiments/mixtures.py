@@ -18,6 +18,7 @@ from remuda.scores.evaluator import Evaluator
 from remuda.strategies.base import Mixture
 from remuda.system.devices import find_device
 from remuda.system.text import Notify, ignore
+from remuda.tensors import trees
 from remuda.training.assemble import Herd, assemble
 
 
@@ -46,7 +47,7 @@ def score(
     config = _config(Record.open(run), data)
     kinds = "modes" if model.facts.is_points else "fid"
     scores = replace(config.scores, kinds=kinds, samples=samples)
-    device = model.state.distance.device
+    device = trees.leaves(model.state)[0].device
     evaluator = Evaluator(
         config.data, scores, device, notify, model.num_labels, model.facts.classes
     )
@@ -77,7 +78,7 @@ def optimise(
         config = _config(record, data)
         config = replace(config, engine=EngineConfig(device=device, threads=config.engine.threads))
         before, state = evolve(assemble(config), model, steps)
-        record.save(model.round, state, config.run.keep_checkpoints, range(len(state.weights)))
+        record.save(model.round, state, config.run.keep_checkpoints, range(len(before)))
     return before, replace(model, state=state)
 
 

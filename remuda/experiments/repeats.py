@@ -8,7 +8,7 @@ import torch
 
 from remuda.config import RunConfig
 from remuda.errors import UserError
-from remuda.record import Record
+from remuda.record import Reader, Record
 from remuda.reports.compare.groups import settings
 from remuda.training.progress import Progress, Silent
 from remuda.training.run import Interrupted, resume, run
@@ -97,7 +97,7 @@ def _train(folder: Path, config: RunConfig, progress: Progress) -> None:
 
 def _lacks_scores(folder: Path, config: RunConfig) -> bool:
     """Return whether an interruption cut off the scores of the last round."""
-    return config.scores.every > 0 and not Record.open(folder).has_scores(config.run.rounds)
+    return config.scores.every > 0 and not Reader.open(folder).has_scores(config.run.rounds)
 
 
 def _refuse_another_run(folder: Path, config: RunConfig) -> None:
@@ -125,5 +125,5 @@ def _is_run(folder: Path) -> bool:
 
 
 def _reached(folder: Path) -> int:
-    checkpoint, _ = Record.open(folder).newest()
+    checkpoint, _ = Reader.open(folder).newest()
     return checkpoint.round if checkpoint is not None else 0

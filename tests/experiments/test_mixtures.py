@@ -99,6 +99,7 @@ def test_evolution_follows_the_arithmetic_of_the_mixture(trained):
     """Check one cell by hand: all steps use the same samples, and only improvements are kept."""
     model, herd = remuda.load(trained), assemble(grid())
     before, state = mixtures.evolve(herd, model, 5)
+    assert isinstance(herd.strategy, Cellular)
     real = herd.batches.draw(model.round * herd.num_batches, 3)
     features, truth = herd.strategy.compare(herd.context, model.state, real, model.round)
     assert features.shape == (6, 20, 64) and truth.shape == (6, 20, 64)

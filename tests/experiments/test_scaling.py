@@ -22,7 +22,7 @@ from remuda.experiments.scaling.model import (
 )
 from remuda.experiments.scaling.plan import Case, cases, grow
 from remuda.population.topology import neighbourhoods
-from remuda.record import Record
+from remuda.record import Reader
 from tests.cli.test_cli import in_process
 
 
@@ -293,7 +293,7 @@ def test_an_experiment_on_one_and_two_ranks(tiny, tmp_path, capsys, monkeypatch)
     assert found == [(1, 3, 2), (2, 3, 2)]
     assert 0 < values["link"]["latency"] < 1 and values["link"]["bandwidth"] > 1e6
     assert values["load_before"] is not None
-    for line in Record.open(tmp_path / "out" / "2-ranks-1").rounds():
+    for line in Reader.open(tmp_path / "out" / "2-ranks-1").rounds():
         assert line["calls"] == {"map": 2} and 0 < line["verbs"]["map"] < line["seconds"]
 
     monkeypatch.setattr("remuda.experiments.scaling.measure_link", lambda ranks: Link(1e-5, 1e9))
@@ -303,7 +303,7 @@ def test_an_experiment_on_one_and_two_ranks(tiny, tmp_path, capsys, monkeypatch)
     status, complaints = in_process(*command, "--set", "strategy.batch_size=3")
     assert status == 2 and "holds a run with other settings" in complaints
     status, complaints = in_process(*command, "--weak", "--strong")
-    assert status == 2 and "choose one" in complaints
+    assert status == 2 and "are two experiments" in complaints
 
 
 def test_a_failed_run_is_named_with_its_reason(tiny, tmp_path):

@@ -1,7 +1,7 @@
 """Measure how a recipe scales over ranks, and predict its scaling over more of them."""
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from remuda import data
@@ -15,6 +15,7 @@ from remuda.experiments.scaling.measure import measure
 from remuda.experiments.scaling.model import Link
 from remuda.experiments.scaling.plan import read_ranks
 from remuda.experiments.scaling.result import Scaling
+from remuda.system.text import Notify, ignore
 
 __all__ = ["Scaling", "draw", "read_ranks", "scale"]
 
@@ -27,7 +28,7 @@ def scale(
     weak: bool = False,
     repeats: int = 3,
     rounds: int = 5,
-    notify: Callable[[str], None] = lambda text: None,
+    notify: Notify = ignore,
 ) -> Scaling:
     """Train on each number of ranks, and write scaling.json and scaling.png.
 

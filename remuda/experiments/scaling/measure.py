@@ -14,9 +14,9 @@ from typing import Any
 from remuda import config as configs
 from remuda.errors import Interrupted, UserError
 from remuda.experiments.scaling.plan import Case
-from remuda.record import Record
+from remuda.record import Reader, Record
 from remuda.system import disk
-from remuda.system.text import count
+from remuda.system.text import Notify, count
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Measured:
 
 
 def measure(
-    cases: Sequence[Case], repeats: int, out: Path, notify: Callable[[str], None]
+    cases: Sequence[Case], repeats: int, out: Path, notify: Notify
 ) -> tuple[list[Measured], float | None]:
     """Run every case ``repeats`` times; return its rounds and the load before the first run.
 
@@ -100,14 +100,14 @@ def summary(case: Case, runs: Iterable[list[dict[str, Any]]]) -> Measured:
 
 
 def _rounds(folder: Path) -> list[dict[str, Any]]:
-    return Record.open(folder).rounds()
+    return Reader.open(folder).rounds()
 
 
 def _is_finished(folder: Path, case: Case) -> bool:
     if not folder.exists():
         return False
-    record = Record.open(folder)
-    return len(record.rounds()) == case.config.run.rounds and record.newest()[0] is not None
+    reader = Reader.open(folder)
+    return reader.num_rounds() == case.config.run.rounds and reader.newest()[0] is not None
 
 
 def _refuse_another_run(folder: Path, case: Case) -> None:
@@ -119,7 +119,7 @@ def _refuse_another_run(folder: Path, case: Case) -> None:
         raise UserError(f"{folder} holds a run with other settings: choose another --out")
 
 
-def _train(case: Case, folder: Path, notify: Callable[[str], None]) -> None:
+def _train(case: Case, folder: Path, notify: Notify) -> None:
     if folder.exists():  # an interrupted run: with a resume its times would be those of two starts
         shutil.rmtree(folder)
     settings = folder.parent / f"{case.ranks}-ranks.toml"
