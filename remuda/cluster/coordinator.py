@@ -33,7 +33,7 @@ from remuda.cluster.heartbeats import (
 )
 from remuda.cluster.roster import GONE, LOST, ON_TIME, RankStatus, Roster
 from remuda.config import EngineConfig, RunConfig
-from remuda.engines import World
+from remuda.engines import Communicator
 from remuda.errors import explain, is_user_error
 from remuda.record import environment
 from remuda.system import disk
@@ -167,7 +167,7 @@ def heartbeat_interval(config: EngineConfig) -> float:
 def make_heartbeat(
     folder: Path,
     config: RunConfig,
-    world: World,
+    communicator: Communicator,
     device: torch.device,
     members: Sequence[int],
     tell: Callable[[str], None],
@@ -176,22 +176,22 @@ def make_heartbeat(
 
     All ranks call this together, to learn where rank 0 listens.
     """
-    own, engine = this_process(world.host), config.engine
-    facts = world.share([own, describe_machine(device)])
+    own, engine = this_process(communicator.host), config.engine
+    facts = communicator.all_gather([own, describe_machine(device)])
     ranks = [
         RankStatus(Process(*process), machine, rank)
         for rank, (process, machine) in enumerate(facts)
     ]
-    if world.is_root:
+    if communicator.is_root:
         path = folder / "status.json"
         coordinator = Coordinator(path, config.run.rounds, members, engine, ranks, tell)
-        if world.num_ranks > 1:
-            world.share([coordinator.address, coordinator.token])
+        if communicator.num_ranks > 1:
+            communicator.all_gather([coordinator.address, coordinator.token])
         return coordinator
-    (host, port), token = world.share(None)[0]
+    (host, port), token = communicator.all_gather(None)[0]
     processes = [status.process for status in ranks]
     return HeartbeatSender(
-        world.rank, members, heartbeat_interval(engine), (host, port), token, own, processes
+        communicator.rank, members, heartbeat_interval(engine), (host, port), token, own, processes
     )
 
 

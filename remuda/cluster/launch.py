@@ -10,7 +10,8 @@ from pathlib import Path
 from remuda.cluster.environment import rank_from_environment
 from remuda.cluster.launcher import Launcher
 from remuda.config import EngineConfig
-from remuda.engines import World
+from remuda.engines import ENGINES, Communicator
+from remuda.engines.mpi.engine import missing
 from remuda.errors import Interrupted, UserError, resume_command
 from remuda.system.signals import STOP_SIGNALS
 
@@ -24,23 +25,20 @@ def num_to_start(engine: EngineConfig) -> int:
 
     That is engine.ranks, or the number of tasks of the batch job.
     """
-    if engine.name != "mpi" or rank_from_environment().num_ranks > 1:
+    if not ENGINES[engine.name].spans_processes or rank_from_environment().num_ranks > 1:
         return 0
     number = engine.ranks or int(os.environ.get("SLURM_NTASKS", "1"))
     return number if number > 1 else 0
 
 
-def join(engine: EngineConfig) -> World:
+def join(engine: EngineConfig) -> Communicator:
     """Return the processes that train together; enter it as a context before using it."""
-    if engine.name == "stacked":
-        return World()
-    try:
-        from remuda.engines.mpi.communicator import Job
-    except (ImportError, RuntimeError) as error:
-        raise UserError(_missing_mpi(str(error))) from None
-    job, started = Job(), rank_from_environment().num_ranks
-    _check_ranks(engine.ranks, started, job.num_ranks)
-    return job
+    kind = ENGINES[engine.name]
+    communicator = kind.join()
+    if kind.spans_processes:
+        started = rank_from_environment().num_ranks
+        _check_ranks(engine.ranks, started, communicator.num_ranks)
+    return communicator
 
 
 def _check_ranks(requested: int, started: int, joined: int) -> None:
@@ -65,7 +63,7 @@ def start(num_ranks: int, arguments: list[str], folder: Path, tell: Callable[[st
     all ranks are started again. ``folder`` is the folder of the run.
     """
     if importlib.util.find_spec("mpi4py") is None:
-        raise UserError(_missing_mpi("No module named 'mpi4py'"))
+        raise UserError(missing("No module named 'mpi4py'"))
     stopped_at, launcher = 0.0, Launcher(num_ranks, arguments)
 
     def stop(*_: object) -> None:
@@ -122,10 +120,3 @@ def next_step(folder: Path) -> str:
     if (folder / "config.toml").exists():
         return f"resume with: {resume_command(folder)}"
     return "start the run again"
-
-
-def _missing_mpi(reason: str) -> str:
-    return (
-        f"engine.name=mpi needs mpi4py and an MPI library ({reason}): "
-        "load the cluster's MPI module, then pip install 'remuda[mpi]'"
-    )

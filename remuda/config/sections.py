@@ -111,8 +111,6 @@ class LoopConfig:
         """Return the members' numbers from before any member was lost; their data follow them."""
         return [i for i in range(num_members + len(self.lost)) if i not in self.lost]
 
-    sites = member_ids
-
 
 # The classes of the sections networks and strategy if no name is given.
 DEFAULT_NAMES = {"networks": "dcgan", "strategy": "standalone"}

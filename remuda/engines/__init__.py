@@ -5,28 +5,39 @@ from typing import TYPE_CHECKING
 from remuda.system.choices import Choices, lazy_exports
 
 if TYPE_CHECKING:
-    from remuda.engines.base import Engine, Scan
-    from remuda.engines.communicator import Transport, World
+    from remuda.engines.base import Engine, Pieces, Scan
+    from remuda.engines.communicator import Communicator, LostRank, SingleProcess
     from remuda.engines.metered import Metered
-    from remuda.engines.mpi.engine import Ranks
+    from remuda.engines.mpi.engine import MPIEngine
     from remuda.engines.stacked import Stacked
 
-ENGINES: Choices[type["Engine"]] = Choices(
+ENGINES: Choices["type[Stacked] | type[MPIEngine]"] = Choices(
     {
         "stacked": "remuda.engines.stacked:Stacked",
-        "mpi": "remuda.engines.mpi.engine:Ranks",
+        "mpi": "remuda.engines.mpi.engine:MPIEngine",
     }
 )
 
-__all__ = ["ENGINES", "Engine", "Metered", "Ranks", "Scan", "Stacked", "Transport", "World"]
+__all__ = [
+    "ENGINES",
+    "Communicator",
+    "Engine",
+    "LostRank",
+    "MPIEngine",
+    "Metered",
+    "Pieces",
+    "Scan",
+    "SingleProcess",
+    "Stacked",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "base": ["Engine", "Scan"],
-        "communicator": ["Transport", "World"],
+        "base": ["Engine", "Pieces", "Scan"],
+        "communicator": ["Communicator", "LostRank", "SingleProcess"],
         "metered": ["Metered"],
-        "mpi.engine": ["Ranks"],
+        "mpi.engine": ["MPIEngine"],
         "stacked": ["Stacked"],
     },
 )

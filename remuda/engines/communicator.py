@@ -1,99 +1,144 @@
-"""The processes that train one herd together."""
+"""The processes that train one population together."""
 
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
 
-class Lost(NamedTuple):
-    """A rank that is no more, by its number at the start."""
+class LostRank(NamedTuple):
+    """A rank that failed."""
 
-    rank: int
+    rank: int  # its number at the start of the job
     host: str
 
 
-class World:
-    """Who else is there; in this one, nobody.
+class Communicator(ABC):
+    """What the ranks of a job tell each other.
 
-    Every process runs the same loop on its own members. Rank 0 alone writes the record and speaks to the user.
+    Every process runs the same loop on its own members. Only rank 0 writes the record and talks
+    to the user. A communicator is a context manager: enter it before you use it.
+
+    Messages between ranks are contiguous tensors of bytes in host memory, or in device memory
+    where the MPI library supports that. Sending returns at once, so the sender must not change a
+    buffer that it has given away.
     """
 
-    rank: int = 0
-    num_ranks: int = 1
-    host: str = platform.node()
-    local_rank: int = 0  # among the ranks on this host
-    num_sharing: int = 1  # ranks whose CPU cores are this one's too, itself included
-    is_stopping: bool = False  # whether the run was interrupted, as all ranks know
-    origins: Sequence[int] = (0,)  # of the ranks that are left, their numbers at the start
-    lost: Sequence[Lost] = ()  # in the order in which they were missed
+    rank: int  # of this process
+    num_ranks: int
+    host: str
+    local_rank: int  # position of this rank among those on its host
+    num_sharing: int  # ranks that share CPU cores with this one, itself included
+    is_stopping: bool  # whether the run was interrupted, as all ranks know
+    original_ranks: Sequence[int]  # the numbers of the remaining ranks at the start
+    lost: Sequence[LostRank]  # in the order in which their failures were noticed
 
     @property
     def is_root(self) -> bool:
+        """Whether this process writes the record and talks to the user."""
         return self.rank == 0
 
     @property
-    def origin(self) -> int:
-        """This rank's number at the start."""
-        return self.origins[self.rank]
+    def original_rank(self) -> int:
+        """The number of this rank at the start of the job."""
+        return self.original_ranks[self.rank]
 
-    def share(self, facts: Any) -> list[Any]:
-        """What every rank says, by rank; facts are what JSON can hold."""
-        return [facts]
+    @abstractmethod
+    def all_gather(self, facts: Any) -> list[Any]:
+        """Return the facts of every rank, by rank. Facts are JSON values."""
 
-    def agree(self, number: int) -> int:
-        """The largest of all ranks' numbers, once each has given its own."""
-        return number
+    @abstractmethod
+    def max_over_ranks(self, number: int) -> int:
+        """Return the largest value over all ranks, once every rank has given its own."""
 
     @contextmanager
     def root_first(self) -> Iterator[None]:
-        """Around what rank 0 may have to fetch or to make, and the others then find."""
+        """Let rank 0 run a block first, for example to download what the others then find."""
         if not self.is_root:
-            self.agree(0)
+            self.max_over_ranks(0)
         yield
         if self.is_root:
-            self.agree(0)
+            self.max_over_ranks(0)
 
-    def halt(self) -> None:
-        """After an interruption: the other ranks hear of it, and what was under way between ranks is given up."""
-        self.is_stopping = True
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Tell the other ranks that the user stops the run, and give up pending messages."""
 
+    @abstractmethod
     def recover(self) -> None:
-        """After RanksLost, which every rank raises then: those that are left are ranks 0, 1, ... in their old order."""
+        """Continue after RanksLost, which every remaining rank raises.
 
-    def conclude(self) -> None:
-        """None leaves before all have come to an end. If that cannot be, it is RanksLost for all."""
+        The remaining ranks become ranks 0, 1, ... in their old order.
+        """
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception: Any) -> None: ...
-
-
-class Transport(World, ABC):
-    """A world of several, with bytes between them.
-
-    Buffers are contiguous tensors of bytes, in host memory unless the transport can do better. Sending returns at
-    once; a buffer that was given away must not be changed.
-    """
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait until all ranks are done. If a rank fails meanwhile, all raise RanksLost."""
 
     @abstractmethod
     def arrange(self, grid: tuple[int, int]) -> None:
-        """Take up the places of a torus."""
+        """Place the ranks on a torus."""
 
     @abstractmethod
     def exchange(
         self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], tag: int
     ) -> None:
-        """Send each rank its buffer, and fill the buffers that ranks send to this one."""
+        """Send each rank its buffer, and fill the buffers that come from other ranks."""
 
     @abstractmethod
     def upcoming(self, source: int) -> tuple[int, int]:
-        """Tag and bytes of the next message of a rank, once it is there."""
+        """Wait for the next message of a rank; return its tag and its number of bytes."""
 
     @abstractmethod
     def add(self, numbers: Tensor) -> None:
         """Replace float64 numbers in host memory by their sums over all ranks."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        return None
+
+
+class SingleProcess(Communicator):
+    """One process that trains the whole population; there is nobody to talk to."""
+
+    def __init__(self) -> None:
+        self.rank, self.num_ranks = 0, 1
+        self.host = platform.node()
+        self.local_rank, self.num_sharing = 0, 1
+        self.is_stopping = False
+        self.original_ranks = (0,)
+        self.lost = ()
+
+    def all_gather(self, facts: Any) -> list[Any]:
+        return [facts]
+
+    def max_over_ranks(self, number: int) -> int:
+        return number
+
+    def interrupt(self) -> None:
+        self.is_stopping = True
+
+    def recover(self) -> None:
+        return None
+
+    def finish(self) -> None:
+        return None
+
+    def arrange(self, grid: tuple[int, int]) -> None:
+        return None
+
+    def exchange(
+        self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], tag: int
+    ) -> None:
+        assert not outgoing and not incoming, "there are no other ranks"
+
+    def upcoming(self, source: int) -> tuple[int, int]:
+        raise AssertionError("no message can arrive: there are no other ranks")
+
+    def add(self, numbers: Tensor) -> None:
+        return None

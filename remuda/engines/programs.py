@@ -1,4 +1,7 @@
-"""A herd's steps as a program: stacked, compiled, and replayed from a CUDA graph over static buffers."""
+"""Compile the steps of a population into a program.
+
+On a GPU the program is replayed from a CUDA graph over static buffers.
+"""
 
 import types
 from collections.abc import Callable, Sequence
@@ -12,22 +15,26 @@ from remuda.tensors.trees import Tree
 
 WARM_UP = 3  # calls before a capture: compilation, library handles, lazily allocated workspaces
 
-# PyTorch 2.11's compiler pads the strides of intermediate results on a GPU, and then reads some of them wrongly where
-# they are cut by negative paddings: a convolutional critic's gradient penalty came out with gradients that were 100 % off.
+# PyTorch 2.11's compiler pads the strides of intermediate results on a GPU, and then reads some of
+# them wrongly where negative paddings cut them: the gradients of a convolutional critic's gradient
+# penalty were off by 100 %.
 OPTIONS: dict[str, Any] = {"comprehensive_padding": False}
+
+COMPILER_FIXED_IN = (2, 13)  # see patch_compiler
 
 Signature = tuple[tuple[torch.Size, torch.dtype], ...]
 
 
 def signature(tree: Tree) -> Signature:
-    """The shapes and types that a program is made for."""
+    """Return the shapes and types that a program is compiled for."""
     return tuple((leaf.shape, leaf.dtype) for leaf in trees.leaves(tree))
 
 
 class Piece:
-    """A function ``carry, out = fn(carry, *inputs)`` of the whole population, compiled.
+    """A compiled function ``carry, out = fn(carry, *inputs)`` of the whole population.
 
-    It overwrites the carry, reads the inputs at a position, and writes what it puts out into the row of that position.
+    It overwrites the carry, reads the inputs at a position, and writes its out into the row of
+    that position.
     """
 
     def __init__(self, fn: Callable[..., Any], num_rows: int, precision: torch.dtype):
@@ -35,14 +42,13 @@ class Piece:
 
         def in_place(carry: Tree, inputs: Tree, position: Tensor) -> Tree:
             now = trees.map(lambda leaf: leaf.index_select(0, position)[0], inputs)
-            with torch.autocast(
-                position.device.type, precision, enabled=precision != torch.float32
-            ):
+            is_mixed = precision != torch.float32
+            with torch.autocast(position.device.type, precision, enabled=is_mixed):
                 after, out = fn(carry, *now)
             trees.map(lambda old, new: old.copy_(new), carry, after)
             return out
 
-        mend_compiler()
+        patch_compiler()
         self.compiled = torch.compile(
             _with_own_code(in_place), fullgraph=True, dynamic=False, options=OPTIONS
         )
@@ -55,14 +61,14 @@ class Piece:
 
 
 class Program:
-    """Equal steps of the whole population; inputs have a leading axis of steps.
+    """Equal steps of the whole population. The inputs have a leading axis of steps.
 
-    A step is one function, or two, the first of which repeats: then inputs are (steps, members, repeats, ...), and the
-    functions are those of Pieces.
+    A step is one function, or the two functions of Pieces; then the inputs have the axes
+    (steps, members, repeats, ...).
 
-    Everything that a step reads and writes lives at fixed addresses: the carry, the inputs of all steps, what the
-    steps put out, and the position among them, which the step itself advances. So a step is the same work each time,
-    and a round is that many replays, with nothing to wait for in between.
+    Everything that a step reads and writes stays at fixed addresses: the carry, the inputs and
+    outs of all steps, and the position among them, which the step itself advances. So every step
+    is the same work, and a round is a series of replays without any wait in between.
     """
 
     def __init__(
@@ -85,7 +91,7 @@ class Program:
             self.replay = self._captured()
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
-        """All steps from this carry; what they put out has a leading axis of steps too."""
+        """Run all steps from this carry. The outs have a leading axis of steps."""
         _overwrite(self.carry, carry)
         _overwrite(self.inputs, self._by_position(inputs))
         self.position.zero_()
@@ -94,23 +100,21 @@ class Program:
         return _copied(self.carry), self._outs()
 
     def _by_position(self, inputs: Tree) -> Tree:
-        """Leaves (steps, members, repeats, ...) as (steps * repeats, members, ...)."""
-        return (
-            trees.map(lambda leaf: leaf.transpose(1, 2).flatten(0, 1), inputs)
-            if self.repeats
-            else inputs
-        )
+        """Reshape leaves (steps, members, repeats, ...) to (steps * repeats, members, ...)."""
+        if not self.repeats:
+            return inputs
+        return trees.map(lambda leaf: leaf.transpose(1, 2).flatten(0, 1), inputs)
 
     def _outs(self) -> Tree:
         if not self.repeats:
             return trees.map(torch.clone, self.pieces[0].outs)
+        # (steps * repeats, ...) as (steps, repeats, ...)
+        shape = self.num_steps, self.repeats
         repeated, last = (
-            trees.map(lambda rows: rows.unflatten(0, (self.num_steps, self.repeats)), piece.outs)
-            for piece in self.pieces
+            trees.map(lambda rows: rows.unflatten(0, shape), piece.outs) for piece in self.pieces
         )
-        return trees.map(lambda rows: rows.mean(1), repeated) | trees.map(
-            lambda rows: rows[:, -1].clone(), last
-        )
+        means = trees.map(lambda rows: rows.mean(1), repeated)
+        return means | trees.map(lambda rows: rows[:, -1].clone(), last)
 
     def _advance(self) -> None:
         for k in range(max(1, self.repeats)):
@@ -136,15 +140,22 @@ class Program:
         return graph.replay
 
 
-def mend_compiler() -> None:
-    """Let PyTorch 2.11 catch what it throws.
+def compiler_needs_patch() -> bool:
+    """Whether this PyTorch has the bug that ``patch_compiler`` works around."""
+    release = torch.__version__.split("+")[0].split(".")
+    return (int(release[0]), int(release[1])) < COMPILER_FIXED_IN
 
-    One of its compiler's own exceptions is raised without the arguments that it asks for: conditional pairs could not
-    be compiled.
+
+def patch_compiler() -> None:
+    """Let PyTorch's compiler catch one of its own exceptions.
+
+    Until version 2.12 it raises ``CantSplit`` without the two arguments that the exception
+    requires (pytorch/pytorch issue 178676, fixed by pull request 178886), so that conditional
+    pairs do not compile. Defaults for these arguments are enough.
     """
-    from torch._inductor.codegen import (
-        simd,
-    )  # half a second, so not before there is something to compile
+    if not compiler_needs_patch():
+        return
+    from torch._inductor.codegen import simd  # takes half a second, so only before compiling
 
     simd.CantSplit.__init__.__defaults__ = (None, None)
 
@@ -153,7 +164,7 @@ def _overwrite(static: Tree, values: Tree) -> None:
     pairs: list[tuple[Tensor, Tensor]] = []
     trees.map(lambda old, new: pairs.append((old, new)), static, values)
     olds, news = zip(*pairs, strict=True)
-    # A few launches instead of one a leaf.
+    # One call copies many leaves with few kernel launches.
     torch._foreach_copy_(list(olds), list(news))  # pyright: ignore[reportPrivateImportUsage]
 
 
@@ -164,7 +175,10 @@ def _copied(static: Tree) -> Tree:
 
 
 def _with_own_code(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy of fn with a code object of its own: the compiler refuses to compile one code object many times."""
+    """Copy a function with a code object of its own.
+
+    PyTorch refuses to compile the same code object many times.
+    """
     return types.FunctionType(
         fn.__code__.replace(), fn.__globals__, fn.__name__, None, fn.__closure__
     )

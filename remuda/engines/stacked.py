@@ -1,76 +1,101 @@
-"""All members on one device: verbs are indexing, ``map`` is a loop, one ``vmap``, or a compiled program."""
+"""The stacked engine: all members on one device.
+
+Verbs are indexing; ``map`` is a loop, one ``vmap``, or a compiled program.
+"""
 
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from remuda.engines.base import Engine, Scan
+from remuda.engines.base import Engine, Scan, Step
+from remuda.engines.communicator import Communicator
 from remuda.engines.programs import Program, Signature, signature
 from remuda.errors import UserError
+from remuda.system.pytorch import tf32
+from remuda.system.text import Notify, ignore
 from remuda.tensors import calculus, trees
 from remuda.tensors.trees import Tree
 
+Layout = Literal["auto", "loop", "vmap"]
 Precision = Literal["auto", "bf16", "tf32", "fp32"]
 PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
 
 
 class Stacked(Engine):
-    """The population in one process.
+    """The whole population in one process.
 
-    ``layout`` says how ``map`` treats the members: "vmap" runs them as one batch of networks, "loop" one after the
-    other. On a CPU a loop is the faster for all our networks, so "auto" loops there; see docs/performance.md.
-    ``compile`` makes a program of the steps of a Scan, ``precision`` is that of the matrix products in it. ``chunk``
-    bounds how many members are stacked at a time; where memory does not suffice, it is halved until it does.
+    ``layout`` says how ``map`` treats the members: "vmap" runs them as one batch of networks,
+    "loop" runs one after the other. On a CPU a loop is faster for all our networks, so "auto"
+    loops there; see docs/performance.md. ``compile`` turns the steps of a Scan into a program, and
+    ``precision`` is that of its matrix products. ``chunk`` limits how many members are stacked at
+    a time; if the device runs out of memory, the engine halves it until the members fit.
     """
 
     def __init__(
         self,
         size: int,
         device: torch.device | str = "cpu",
-        layout: Literal["auto", "loop", "vmap"] = "auto",
+        layout: Layout = "auto",
         *,
         compile: bool | None = None,  # None: on a GPU
         precision: Precision = "auto",  # auto: bf16 in compiled programs on a GPU
-        chunk: int = 0,  # 0: all
+        chunk: int = 0,  # 0: all members
+        notify: Notify = ignore,  # receives messages about long work
     ):
         self.size = size
         self.members = range(size)
         self.device = torch.device(device)
-        on_gpu = self.device.type == "cuda"
-        self.looped = layout == "loop" or (layout == "auto" and not on_gpu)
-        self.compiled = on_gpu if compile is None else compile
-        self.precision: Precision = (
-            ("bf16" if on_gpu else "fp32") if precision == "auto" else precision
-        )
+        self.is_on_gpu = self.device.type == "cuda"
+        if precision == "auto":
+            precision = "bf16" if self.is_on_gpu else "fp32"
+        self.precision: Precision = precision
+        self.looped = layout == "loop" or (layout == "auto" and not self.is_on_gpu)
+        self.compiled = self.is_on_gpu if compile is None else compile
         self.chunk = chunk or size
+        self.notify = notify
         self.programs: dict[tuple[Hashable, Signature], Program] = {}
-        if on_gpu:
-            torch.set_float32_matmul_precision("highest" if self.precision == "fp32" else "high")
-            torch.backends.cudnn.allow_tf32 = self.precision != "fp32"
+
+    @classmethod
+    def build(
+        cls,
+        communicator: Communicator,
+        size: int,
+        device: torch.device,
+        *,
+        grid: tuple[int, int] | None = None,
+        cuda_aware: bool = False,
+        **settings: Any,
+    ) -> Engine:
+        """Make the engine that a configuration describes; messages do not concern this one."""
+        return cls(size, device, **settings)
 
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
-        if self.looped:
-            return trees.stack([fn(*trees.row(rows, i)) for i in range(len(self.members))])
+        with self._arithmetic():
+            if self.looped:
+                return trees.stack([fn(*trees.row(rows, i)) for i in range(len(self.members))])
+            parts = self._map_chunks(fn, rows)
+        if len(parts) == 1:
+            return parts[0]
+        return trees.map(lambda *leaves: torch.cat(leaves), *parts)
+
+    def _map_chunks(self, fn: Callable[..., Tree], rows: Tree) -> list[Tree]:
         while True:
             try:
-                parts = [self._map_stacked(fn, part) for part in self._chunks(rows)]
-                break
+                return [self._map_stacked(fn, part) for part in self._chunks(rows)]
             except torch.OutOfMemoryError:
                 if self.chunk == 1:
                     raise
-                self.chunk = -(-self.chunk // 2)
-                self.programs.clear()
-                torch.cuda.empty_cache()
-                self.say(
-                    f"the device's memory does not hold the herd at once: going on by {self.chunk} members"
-                )
-        return parts[0] if len(parts) == 1 else trees.map(lambda *leaves: torch.cat(leaves), *parts)
+            self.chunk = -(-self.chunk // 2)
+            self.programs.clear()
+            torch.cuda.empty_cache()
+            self.notify(f"out of device memory; continuing with {self.chunk} members at a time")
 
     def _chunks(self, rows: Tree) -> list[Tree]:
         starts = range(0, len(self.members), self.chunk)
-        return [trees.map(lambda leaf, a=start: leaf[a : a + self.chunk], rows) for start in starts]
+        return [trees.map(lambda leaf, a=a: leaf[a : a + self.chunk], rows) for a in starts]
 
     def _map_stacked(self, fn: Callable[..., Tree], rows: Tree) -> Tree:
         if not isinstance(fn, Scan):
@@ -85,11 +110,13 @@ class Stacked(Engine):
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
 
     @property
-    def compiles_loops(self) -> bool:  # type: ignore[override]
+    def compiles_loops(self) -> bool:
+        """Whether the steps of a loop are compiled, so that their Python code runs only once."""
         return self.compiled and not self.looped and self.chunk >= self.size
 
     @property
     def eager(self) -> "Stacked":
+        """The same members without compilation."""
         return Stacked(
             self.size,
             self.device,
@@ -99,14 +126,13 @@ class Stacked(Engine):
             chunk=self.chunk,
         )
 
-    def loop(
-        self, step: Callable[..., tuple[Tree, Tree]], state: Tree, *inputs: Tree
-    ) -> tuple[Tree, Tree]:
+    def loop(self, step: Step, state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
         if not self.compiles_loops:
             return super().loop(step, state, *inputs)
         eager = self.eager
         whole = calculus.composable(lambda carry, *now: step(eager, carry, *now))
-        return self._run_program(step, [whole], state, inputs)
+        with self._arithmetic():
+            return self._run_program(step, [whole], state, inputs)
 
     def _run_program(
         self, name: Hashable, functions: list[Callable[..., Any]], carry: Tree, inputs: Tree
@@ -114,16 +140,17 @@ class Stacked(Engine):
         key = name, signature((carry, inputs))
         try:
             if key not in self.programs:
-                self.say("compiling; the first time on a machine this takes some minutes")
-                self.programs[key] = Program(functions, carry, inputs, PRECISIONS[self.precision])
+                self.notify("compiling; this takes some minutes the first time on a machine")
+                precision = PRECISIONS[self.precision]
+                self.programs[key] = Program(functions, carry, inputs, precision)
             return self.programs[key](carry, inputs)
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 raise
             reason = str(error).strip().splitlines()[0]
             raise UserError(
-                f"the herd's step could not be compiled ({reason}): PyTorch's compiler needs a C compiler and Triton; "
-                "do without by --set engine.compile=false"
+                f"cannot compile the training step ({reason}): PyTorch's compiler needs a C "
+                "compiler and Triton; train without it by --set engine.compile=false"
             ) from error
 
     def take(self, rows: Tree, source: Tensor) -> Tree:
@@ -136,17 +163,21 @@ class Stacked(Engine):
         def average(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.clone()
-            return (
-                torch.einsum("n,n...->...", share, leaf.double())
-                .to(leaf.dtype)
-                .expand_as(leaf)
-                .clone()
-            )
+            mean = torch.einsum("n,n...->...", share, leaf.double())
+            return mean.to(leaf.dtype).expand_as(leaf).clone()
 
         return trees.map(average, rows)
 
     def scatter(self, fn: Callable[..., Tree], *server: Any) -> Tree:
-        return fn(*server)
+        with self._arithmetic():
+            return fn(*server)
 
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
-        return fn(server, *rows)
+        with self._arithmetic():
+            return fn(server, *rows)
+
+    def _arithmetic(self) -> AbstractContextManager[None]:
+        """Set the precision of a GPU's float32 arithmetic while this engine computes."""
+        if not self.is_on_gpu or torch.compiler.is_compiling():
+            return nullcontext()
+        return tf32(self.precision != "fp32")

@@ -10,7 +10,8 @@ import torch
 
 from remuda.config import RunConfig
 from remuda.system.text import Notify, duration, ignore
-from remuda.training.assemble import Herd, assemble
+from remuda.training.assemble import assemble, pytorch_settings
+from remuda.training.herd import Herd
 
 REPEATS = 3  # timed stretches, whose median counts; the first stretch compiles and is not one
 
@@ -35,9 +36,12 @@ class Expectation:
 
 def measure(config: RunConfig, num_steps: int = 4, notify: Notify = ignore) -> Expectation:
     """Time stretches of about ``num_steps`` generator updates, and extrapolate to the whole run."""
-    whole = assemble(config)
+    with pytorch_settings(config.engine):
+        return _measure(assemble(config, notify=notify), config, num_steps)
+
+
+def _measure(whole: Herd, config: RunConfig, num_steps: int) -> Expectation:
     herd = shorten(whole, num_steps)
-    herd.engine.say = notify
     state, seconds = herd.start(), []
     for t in range(1, REPEATS + 2):
         started = time.perf_counter()

@@ -19,7 +19,8 @@ from remuda.strategies.base import Mixture
 from remuda.system.devices import find_device
 from remuda.system.text import Notify, ignore
 from remuda.tensors import trees
-from remuda.training.assemble import Herd, assemble
+from remuda.training.assemble import assemble, pytorch_settings
+from remuda.training.herd import Herd
 
 
 def mixtures(model: Model) -> list[Mixture]:
@@ -77,7 +78,8 @@ def optimise(
         mixtures(model)  # raises if the strategy has none
         config = _config(record, data)
         config = replace(config, engine=EngineConfig(device=device, threads=config.engine.threads))
-        before, state = evolve(assemble(config), model, steps)
+        with pytorch_settings(config.engine):
+            before, state = evolve(assemble(config, notify=notify), model, steps)
         record.save(model.round, state, config.run.keep_checkpoints, range(len(before)))
     return before, replace(model, state=state)
 

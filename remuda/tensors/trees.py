@@ -43,6 +43,12 @@ def leaves(tree: Tree) -> list[Tensor]:
     return [leaf for _, leaf in named_leaves(tree)]
 
 
+def refill(tree: Tree, leaves: list[Tensor]) -> Tree:
+    """Replace the leaves of a tree, in their fixed order."""
+    remaining = iter(leaves)
+    return map(lambda _: next(remaining), tree)
+
+
 def resize(tree: Tree, size: int) -> Tree:
     """So many rows: the first ones, or all and then copies of them from the beginning."""
     return map(lambda leaf: leaf[torch.arange(size, device=leaf.device) % len(leaf)], tree)

@@ -1,87 +1,203 @@
-"""What a run does when it loses ranks, with the members that they host."""
+"""What a run does when it loses ranks, together with the members that they host."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from remuda.config import RunConfig
-from remuda.engines.communicator import Lost
+from remuda.engines import Communicator, LostRank
 from remuda.engines.mpi.spans import spans
-from remuda.errors import UserError
+from remuda.errors import UserError, resume_command
+from remuda.system.text import listed
+from remuda.training.state import Action, Phase, Session, Training
 
-Action = Literal["drop", "move", "stop"]
+# What becomes of the members
 
 
-def action(config: RunConfig) -> Action:
-    """What ``engine.on_failure`` comes to, or a UserError where that cannot be."""
+def choose_action(config: RunConfig, communicator: Communicator) -> Action:
+    """Return what this job does about lost ranks."""
+    if communicator.num_ranks == 1 and not communicator.lost:
+        return "stop"
+    return suitable_action(config)
+
+
+def suitable_action(config: RunConfig) -> Action:
+    """Return what ``engine.on_failure`` amounts to; raise a UserError if it is impossible."""
     wanted, suited = config.engine.on_failure, config.strategy.on_failure
     if wanted == "drop" and suited != "drop":
         raise UserError(
-            "engine.on_failure=drop: this strategy cannot go on without some of its members: use move or stop"
+            "engine.on_failure=drop: this strategy cannot continue without some of its members: "
+            "use move or stop"
         )
     if wanted == "move" and config.data.is_per_rank:
         raise UserError(
-            "engine.on_failure=move: members that move to another rank cannot take the data along, which data.path "
-            "says each rank has for itself: use drop or stop"
+            "engine.on_failure=move: members that move to another rank cannot take their data "
+            "along, because data.path gives each rank its own: use drop or stop"
         )
     if wanted != "auto":
         return wanted
-    return "stop" if suited == "move" and config.data.is_per_rank else suited
+    if suited == "move" and config.data.is_per_rank:
+        return "stop"
+    return suited
 
 
-def hosted(
-    config: RunConfig, num_members: int, seats: Sequence[int], ranks: Sequence[int]
+def hosted_ids(
+    config: RunConfig, num_members: int, all_ranks: Sequence[int], ranks: Sequence[int]
 ) -> list[int]:
-    """Numbers, as before any loss, of the members that some of the ranks host; ``seats`` are all ranks in order."""
-    sites = config.run.sites(num_members)
-    parts = zip(seats, spans(num_members, len(seats)), strict=True)
-    return [sites[member] for rank, span in parts if rank in ranks for member in span]
+    """Return the ids of the members that some of the ranks host."""
+    ids = config.run.member_ids(num_members)
+    parts = zip(all_ranks, spans(num_members, len(all_ranks)), strict=True)
+    return [ids[member] for rank, span in parts if rank in ranks for member in span]
 
 
 def without(config: RunConfig, num_members: int, lost: Sequence[int]) -> RunConfig:
-    """The run of so many members when it has lost these."""
+    """Return the configuration of a run after it has lost the members with these ids."""
     gone = tuple(sorted([*config.run.lost, *lost]))
-    return replace(config, run=replace(config.run, members=num_members - len(lost), lost=gone))
+    run = replace(config.run, members=num_members - len(lost), lost=gone)
+    return replace(config, run=run)
 
 
-def with_homes(config: RunConfig, ranks: Sequence[int]) -> RunConfig:
-    """The run whose members have the data of these ranks, where each rank has its own."""
-    return (
-        replace(config, data=replace(config.data, ranks=tuple(ranks)))
-        if config.data.is_per_rank
-        else config
-    )
+def with_data_ranks(config: RunConfig, ranks: Sequence[int]) -> RunConfig:
+    """Return a configuration that says which ranks have the data, if each has its own."""
+    if not config.data.is_per_rank:
+        return config
+    return replace(config, data=replace(config.data, ranks=tuple(ranks)))
 
 
-def homes(config: RunConfig) -> list[int]:
-    """The ranks whose data are in use, where each has its own: those of the start that have not lost all members."""
-    if not (config.run.lost and config.data.ranks):
-        return list(config.data.ranks)
-    spread = spans(config.run.members + len(config.run.lost), len(config.data.ranks))
-    return [
-        rank
-        for rank, span in zip(config.data.ranks, spread, strict=True)
-        if not set(span) <= set(config.run.lost)
-    ]
+def data_ranks(config: RunConfig) -> list[int]:
+    """Return the ranks whose own data are in use.
+
+    These are the ranks with which the run started, except those that lost all their members.
+    """
+    ranks, lost = config.data.ranks, set(config.run.lost)
+    if not (lost and ranks):
+        return list(ranks)
+    hosted = spans(config.run.members + len(lost), len(ranks))
+    return [rank for rank, span in zip(ranks, hosted, strict=True) if not set(span) <= lost]
 
 
-def names(ranks: Sequence[Lost]) -> str:
-    """Such as "rank 1 on node7 and rank 2 on node8 were lost"."""
+# Words
+
+
+def names(ranks: Sequence[LostRank]) -> str:
+    """Name lost ranks: "rank 1 on node7 and rank 2 on node8 were lost"."""
     each = [f"rank {lost.rank} on {lost.host}" for lost in ranks]
-    return _listed(each) + (" was lost" if len(each) == 1 else " were lost")
+    return listed(each) + (" was lost" if len(each) == 1 else " were lost")
 
 
-def fate(members: Sequence[int], chosen: Action) -> str:
-    """What becomes of the members, for the user."""
+def fate(members: Sequence[int], action: Action) -> str:
+    """Say what becomes of the members of lost ranks."""
     if not members:
         return "no member was lost"
-    who = ("member " if len(members) == 1 else "members ") + _listed(
-        [str(member) for member in members]
-    )
-    if chosen == "drop":
-        return f"going on without {who}"
-    return f"{who} {'moves' if len(members) == 1 else 'move'} to the ranks that are left, from the last checkpoint"
+    is_one = len(members) == 1
+    which = ("member " if is_one else "members ") + listed([str(member) for member in members])
+    if action == "drop":
+        return f"continuing without {which}"
+    verb = "moves" if is_one else "move"
+    return f"{which} {verb} to the remaining ranks, from the last checkpoint"
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+def last_words(training: Training, done: str) -> str:
+    """Finish the record and say how to resume the run."""
+    if training.record is None or training.recorder is None:
+        return f"{done} before there was a record: start again"
+    training.recorder.end()
+    return f"{done}; resume with: {resume_command(training.folder)}"
+
+
+# Phases of the training loop
+
+
+def meet(session: Session, training: Training) -> Training:
+    """Bring all ranks to the same round.
+
+    A round that is recorded, or that any rank has agreed to, has been computed by all ranks. If
+    one of them has no state, all start again.
+    """
+    reached, heartbeat = training.reached, training.heartbeat
+    last = -1
+    if reached is not None:
+        assert training.recorder is not None
+        last = max(reached.round, training.recorder.written)
+    facts = [last, training.has_failures, heartbeat is not None]
+    told = session.communicator.all_gather(facts)
+    rounds = [t for t, _, _ in told]
+    if reached is None or min(rounds) < 0:
+        reached = None
+    elif training.ahead is not None and training.ahead.round == max(rounds):
+        reached = training.ahead
+    if not all(has_heartbeat for _, _, has_heartbeat in told):
+        session.heartbeats.close()
+        heartbeat = None
+    training = replace(training, reached=reached, heartbeat=heartbeat)
+    if any(has_failures for _, has_failures, _ in told):
+        return replace(training, phase=Phase.NOTE, has_failures=True)
+    return replace(training, phase=next_phase(session, training))
+
+
+def note(session: Session, training: Training) -> Training:
+    """Record lost ranks, and decide what becomes of their members."""
+    communicator, action = session.communicator, session.action
+    who = names(communicator.lost)
+    if 0 not in communicator.original_ranks:
+        raise UserError(last_words(training, who))
+    is_drop = training.reached is not None and action == "drop"
+    config = _remainder(session, training, who) if is_drop else training.whole
+    num_noted = note_lost_ranks(session, training)
+    if action == "stop":
+        reached = training.reached
+        place = "" if reached is None else f" after round {reached.round}"
+        raise UserError(last_words(training, f"{who}{place}"))
+    training = replace(training, num_noted=num_noted)
+    if is_drop:
+        return replace(training, phase=Phase.SHRINK, config=config)
+    training = replace(training, reached=None, has_failures=False)
+    return replace(training, phase=next_phase(session, training))
+
+
+def note_lost_ranks(session: Session, training: Training) -> int:
+    """Record lost ranks and tell the user; return how many are in the record."""
+    news = session.communicator.lost[training.num_noted :]
+    recorder = training.recorder
+    if training.record is None or recorder is None or not news:
+        return training.num_noted
+    t, members = 0, []
+    if training.reached is not None:
+        t = training.reached.round
+        members = _hosted_ids(training, [lost.rank for lost in news])
+    recorder.fail(news, members, t, session.action)
+    if session.action != "stop":
+        recorder.note(f"{names(news)}: {fate(members, session.action)}")
+    return len(session.communicator.lost)
+
+
+def next_phase(session: Session, training: Training) -> Phase:
+    """Return what to do between two rounds."""
+    if session.communicator.is_stopping:
+        return Phase.STOP
+    if training.reached is None:
+        return Phase.ASSEMBLE
+    is_last = training.reached.round >= training.config.run.rounds
+    return Phase.FINISH if is_last else Phase.COMPUTE
+
+
+def _hosted_ids(training: Training, ranks: Sequence[int]) -> list[int]:
+    assert training.start is not None
+    num_members, all_ranks, _ = training.start
+    return hosted_ids(training.whole, num_members, all_ranks, ranks)
+
+
+def _remainder(session: Session, training: Training, who: str) -> RunConfig:
+    """Return the configuration of the run without the members of the lost ranks."""
+    assert training.start is not None
+    num_members, all_ranks, num_classes = training.start
+    remaining = session.communicator.original_ranks
+    gone = _hosted_ids(training, [rank for rank in all_ranks if rank not in remaining])
+    config = without(training.whole, num_members, gone)
+    if config.engine.ranks:  # a resume starts as many ranks as remain
+        engine = replace(config.engine, ranks=session.communicator.num_ranks)
+        config = replace(config, engine=engine)
+    try:
+        config.strategy.num_members(config.run.members, num_classes)
+    except UserError as error:
+        raise UserError(last_words(training, f"{who}, and {error}")) from None
+    return config

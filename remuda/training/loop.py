@@ -1,256 +1,249 @@
-"""The loop: round after round, on every rank alike, how to stop, and how to go on when ranks are lost.
+"""The training loop: round after round, the same on every rank.
 
-Rounds are pure: state in, state out. So a round that a loss has cut off runs again, from the state with which it began.
+Rounds are pure: state in, state out. So a round that a failure interrupts runs again from the
+state with which it started. Every phase takes the state of the training and returns a new one; a
+phase that fails leaves the old one as it was.
 """
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from remuda.cluster.coordinator import make_heartbeat
-from remuda.cluster.heartbeats import Heartbeat
 from remuda.config import RunConfig
-from remuda.engines import World
+from remuda.engines import Communicator
 from remuda.errors import Interrupted, RanksLost, UserError, resume_command
-from remuda.record import DataFacts, Record
-from remuda.training import failures as losses
-from remuda.training.assemble import Herd, assemble
+from remuda.record import Record
+from remuda.training import failures
+from remuda.training.assemble import assemble, pytorch_settings
 from remuda.training.progress import Progress
-from remuda.training.recorder import Bystander, is_save_due, is_show_due, scribe_of
-
-Position = tuple[
-    int, Any
-]  # the last whole round, and the state after it: one name, so that no signal can part them
+from remuda.training.recorder import is_save_due, is_show_due, new_recorder
+from remuda.training.state import Phase, Position, Result, Session, Start, Training
 
 
-class Training:
-    """One process's part in a run.
+def train(
+    communicator: Communicator,
+    config: RunConfig,
+    folder: Path,
+    progress: Progress,
+    *,
+    is_new: bool,
+) -> Path:
+    """Train or resume a run; return its folder. The communicator must have been entered."""
+    action = failures.choose_action(config, communicator)
+    session = Session(communicator=communicator, progress=progress, is_new=is_new, action=action)
+    # Ranks may have failed before they could join.
+    has_failures = bool(communicator.lost)
+    phase = Phase.MEET if has_failures else Phase.ASSEMBLE
+    training = Training(
+        phase=phase, folder=folder, whole=config, config=config, has_failures=has_failures
+    )
+    settings = pytorch_settings(config.engine, communicator)
+    with settings, session.resources, session.heartbeats:
+        while training.phase is not Phase.DONE:
+            training = advance(session, training)
+        assert training.recorder is not None
+        training.recorder.end()
+    return training.folder
 
-    After a loss or an interruption some ranks may have gone further than others, and the next may be lost before they
-    are together again. So what is done then depends on nothing but what all ranks that are left have told each other.
-    """
 
-    pulse: Heartbeat | None = None
-    position: Position | None = None  # None: not yet begun, or to be begun anew
-    ahead: Position  # computed, but not yet written down
-    record: Record | None = None
-    scribe: Bystander  # with the record
-    herd: Herd  # with the position, as all that follows: the data and the members when the run was last begun, and
-    facts: DataFacts
-    num_members: int
-    seats: Sequence[int]  # the ranks then
+def advance(session: Session, training: Training) -> Training:
+    """Run the next phase, or react to the event that interrupts it."""
+    try:
+        return PHASES[training.phase](session, training)
+    except KeyboardInterrupt:
+        if training.reached is None:
+            raise
+        session.communicator.interrupt()
+        return replace(training, phase=Phase.MEET)
+    except RanksLost:
+        session.communicator.recover()
+        return replace(training, phase=Phase.MEET, has_failures=True)
+    except OSError as error:
+        if training.reached is None:
+            raise
+        raise UserError(
+            f"cannot write to {training.folder} ({error}): make room there or check its "
+            f"permissions, then run {resume_command(training.folder)}; nothing that was saved is "
+            "lost"
+        ) from None
 
-    def __init__(
-        self,
-        world: World,
-        config: RunConfig,
-        folder: Path,
-        progress: Progress | None,
-        *,
-        is_new: bool,
-    ):
-        self.world, self.whole, self.folder, self.progress, self.is_new = (
-            world,
-            config,
-            folder,
-            progress,
-            is_new,
-        )
-        self.config = config  # without the members that were lost on the way
-        self.action: losses.Action = (
-            losses.action(config) if world.num_ranks > 1 or world.lost else "stop"
-        )
-        self.num_noted = 0  # lost ranks that are written down
-        # Whether ranks have to meet, and to decide about losses; some may have happened when the ranks joined.
-        self.is_apart = self.has_losses = bool(world.lost)
 
-    def run(self) -> Path:
-        with ExitStack() as self.held, ExitStack() as self.beating:
-            while not self._is_through():
-                self.is_apart = True
-            self.scribe.end()
-        return self.folder
+# Starting
 
-    def _is_through(self) -> bool:
-        """Try to come to the end."""
-        try:
-            if self.is_apart:
-                self._meet()
-            if self.has_losses:
-                self._regroup()
-            if self.world.is_stopping:
-                self._stop()
-            if self.position is None:
-                self._begin()
-            self.is_apart = False
-            self._rounds()
-            return True
-        except KeyboardInterrupt:
-            if self.position is None:
-                raise
-            self.world.halt()
-        except RanksLost:
-            self.world.recover()
-            self.has_losses = True
-        except OSError as error:
-            if self.position is None:
-                raise
-            raise UserError(
-                f"{self.folder} could not be written to ({error}): make room there or check its permissions, then "
-                f"go on with: {resume_command(self.folder)}; nothing that was saved is lost"
-            ) from None
-        return False
 
-    def _begin(self) -> None:
-        """From the newest checkpoint, or from the start, with those who are there."""
-        world, is_divided = self.world, bool(self.whole.data.ranks) and not self.is_new
-        config = self.whole = (
-            self.whole if is_divided else losses.with_homes(self.whole, world.origins)
-        )
-        herd = assemble(config, world)
-        self.folder = Path(world.share(str(self.folder))[0])
-        if self.record is None:
-            is_new = self.is_new and world.is_root
-            self.record = (
-                Record.create(self.folder, config, herd.facts) if is_new else Record(self.folder)
-            )
-            if world.is_root and not self.is_new:
-                is_part = config.data.is_per_rank and (bool(config.run.lost) or not is_divided)
-                self.record.expect(herd.facts, is_part=is_part)
-            self.scribe = self.held.enter_context(
-                scribe_of(self.record, config, herd, self.progress)
-            )
-        self.scribe.follow(config, herd)
-        checkpoint = self.scribe.newest()
-        reached = world.agree(checkpoint.round if checkpoint else -1)
-        position = (0, herd.start()) if reached < 0 else (reached, herd.restore(checkpoint))
-        if self.pulse is None:  # what is refused up to here has left the record alone
-            pulse = make_heartbeat(
-                self.folder, config, world, herd.engine.device, herd.hosted, self.scribe.note
-            )
-            self.pulse = self.beating.enter_context(pulse)
-        self.scribe.begin(position[0])
-        self._note()  # who was lost before there was a record
-        self.herd, self.facts, self.num_members, self.seats = (
-            herd,
-            herd.facts,
-            herd.engine.size,
-            world.origins,
-        )
-        self.config, self.ahead, self.position = config, position, position
-        self._keep(*position, is_saved=True)  # what was due then may have been cut off
+def assemble_herd(session: Session, training: Training) -> Training:
+    """Put the run together with all ranks that are there."""
+    communicator, config = session.communicator, training.whole
+    is_divided = bool(config.data.ranks) and not session.is_new
+    if not is_divided:
+        config = failures.with_data_ranks(config, communicator.original_ranks)
+    herd = assemble(config, communicator, session.progress.note)
+    folder = Path(communicator.all_gather(str(training.folder))[0])
+    return replace(
+        training,
+        phase=Phase.OPEN,
+        whole=config,
+        config=config,
+        is_divided=is_divided,
+        herd=herd,
+        folder=folder,
+    )
 
-    def _rounds(self) -> None:
-        assert self.pulse is not None and self.position is not None
-        herd = self.herd
-        with herd.engine:
-            for t in range(self.position[0] + 1, self.config.run.rounds + 1):
-                self.pulse.start_round(t, self.world.rank, herd.hosted)
-                began = time.perf_counter()
-                state, metrics = herd.step(self.position[1], t)
-                self.ahead = t, state
-                everyone = herd.report(metrics)
-                self.scribe.round(t, everyone, time.perf_counter() - began)
-                self.position = self.world.agree(t), state  # none goes on before it is written down
-                self._keep(*self.position)
-            self.world.conclude()  # nor leaves before all is kept
 
-    def _keep(self, t: int, state: Any, *, is_saved: bool = False) -> None:
-        is_show, is_save = is_show_due(t, self.config), is_save_due(t, self.config) and not is_saved
-        if t > 0 and (is_show or is_save):
-            whole = self.herd.collect(state)
-            if is_show:
-                self.scribe.show(t, whole)
-            if is_save:
-                self.scribe.save(t, whole)
-
-    # Interruptions and losses
-
-    def _meet(self) -> None:
-        """All come to one round: what is written down, or agreed to by any rank, has been computed by all.
-
-        If one of them has no state, all begin anew.
-        """
-        reached = -1 if self.position is None else max(self.position[0], self.scribe.written)
-        told = self.world.share([reached, self.has_losses, self.pulse is not None])
-        if self.position is None or min(t for t, *_ in told) < 0:
-            self.position = None
-        elif self.ahead[0] == max(t for t, *_ in told):
-            self.position = self.ahead
-        self.has_losses = any(has_losses for _, has_losses, _ in told)
-        if not all(has_pulse for *_, has_pulse in told):
-            self.beating.close()
-            self.pulse = None
-
-    def _stop(self) -> None:
-        done = "stopped"
-        if self.position is not None:
-            reached, state = self.position
-            self.scribe.save(reached, self.herd.collect(state))
-            done = f"stopped after round {reached}"
-        self.world.conclude()
-        raise Interrupted(self._last_words(done))
-
-    def _last_words(self, done: str) -> str:
-        if self.record is None:
-            return f"{done} before there was a record: start again"
-        self.scribe.end()
-        return f"{done}; go on with: {resume_command(self.folder)}"
-
-    def _regroup(self) -> None:
-        """Decide what becomes of the members of lost ranks."""
-        who = losses.names(self.world.lost)
-        if 0 not in self.world.origins:
-            raise UserError(self._last_words(who))
-        is_drop = self.position is not None and self.action == "drop"
-        config = self._remainder(who) if is_drop else self.whole
-        self._note()
-        if self.action == "stop":
-            reached = "" if self.position is None else f" after round {self.position[0]}"
-            raise UserError(self._last_words(f"{who}{reached}"))
-        if self.position is not None and is_drop:
-            self._drop(config, *self.position)
+def open_record(session: Session, training: Training) -> Training:
+    """Create the record, or open it and check that the data have not changed."""
+    config, herd, record = training.config, training.herd, training.record
+    assert herd is not None
+    recorder = training.recorder
+    if record is None or recorder is None:
+        is_root = session.communicator.is_root
+        if session.is_new and is_root:
+            record = Record.create(training.folder, config, herd.facts)
         else:
-            self.position = None
-        self.has_losses = False
+            record = Record(training.folder)
+        if is_root and not session.is_new:
+            is_part = bool(config.run.lost) or not training.is_divided
+            record.expect(herd.facts, is_part=config.data.is_per_rank and is_part)
+        recorder = new_recorder(record, config, herd, session.progress)
+        session.resources.enter_context(recorder)
+    recorder.follow(config, herd)
+    return replace(training, phase=Phase.RESTORE, record=record, recorder=recorder)
 
-    def _remainder(self, who: str) -> RunConfig:
-        """The run without the members of the lost ranks."""
-        gone = self._hosted([rank for rank in self.seats if rank not in self.world.origins])
-        config = losses.without(self.whole, self.num_members, gone)
-        if config.engine.ranks:
-            config = replace(
-                config, engine=replace(config.engine, ranks=self.world.num_ranks)
-            )  # for a resume
-        try:
-            config.strategy.num_members(config.run.members, len(self.facts.classes))
-        except UserError as error:
-            raise UserError(self._last_words(f"{who}, and {error}")) from None
-        return config
 
-    def _note(self) -> None:
-        """For the user and for the record."""
-        news = self.world.lost[self.num_noted :]
-        if self.record is None or not news:
-            return
-        t, members = 0, []
-        if self.position is not None:
-            t, members = self.position[0], self._hosted([lost.rank for lost in news])
-        self.scribe.lose(news, members, t, self.action)
-        if self.action != "stop":
-            self.scribe.note(f"{losses.names(news)}: {losses.fate(members, self.action)}")
-        self.num_noted = len(self.world.lost)
+def restore(session: Session, training: Training) -> Training:
+    """Start from the newest checkpoint, or from the beginning."""
+    assert training.herd is not None and training.recorder is not None
+    checkpoint = training.recorder.newest()
+    saved = session.communicator.max_over_ranks(checkpoint.round if checkpoint else -1)
+    if saved < 0:
+        position = Position(0, training.herd.start())
+    else:
+        position = Position(saved, training.herd.restore(checkpoint))
+    return replace(training, phase=Phase.WATCH, ahead=position)
 
-    def _hosted(self, ranks: Sequence[int]) -> list[int]:
-        return losses.hosted(self.whole, self.num_members, self.seats, ranks)
 
-    def _drop(self, config: RunConfig, t: int, state: Any) -> None:
-        """The ranks that are left keep their members, with their rows and data."""
-        self.herd = assemble(config, self.world)
-        self.config = config
-        self.scribe.follow(config, self.herd)
-        self.scribe.begin(t)
-        self._keep(t, state)  # what was due then may have been cut off
+def watch(session: Session, training: Training) -> Training:
+    """Start the heartbeat. A run that is refused before has not touched its record."""
+    herd, heartbeat = training.herd, training.heartbeat
+    assert herd is not None and training.recorder is not None
+    if heartbeat is None:
+        heartbeat = make_heartbeat(
+            training.folder,
+            training.config,
+            session.communicator,
+            herd.engine.device,
+            herd.hosted_ids,
+            training.recorder.note,
+        )
+        session.heartbeats.enter_context(heartbeat)
+    return replace(training, phase=Phase.BEGIN, heartbeat=heartbeat)
+
+
+def begin(session: Session, training: Training) -> Training:
+    """Announce the start, and record ranks that were lost before there was a record."""
+    herd, position = training.herd, training.ahead
+    assert herd is not None and position is not None and training.recorder is not None
+    training.recorder.begin(position.round)
+    num_noted = failures.note_lost_ranks(session, training)
+    start = Start(herd.engine.size, session.communicator.original_ranks, len(herd.facts.classes))
+    # An earlier process may have ended before it drew and scored what was due.
+    return replace(
+        training,
+        phase=Phase.KEEP,
+        start=start,
+        reached=position,
+        num_noted=num_noted,
+        is_saved=True,
+    )
+
+
+# Rounds
+
+
+def compute(session: Session, training: Training) -> Training:
+    """Run one round."""
+    herd, reached, heartbeat = training.herd, training.reached, training.heartbeat
+    assert herd is not None and reached is not None and heartbeat is not None
+    t = reached.round + 1
+    heartbeat.start_round(t, session.communicator.rank, herd.hosted_ids)
+    began = time.perf_counter()
+    state, metrics = herd.step(reached.state, t)
+    result = Result(metrics, began)
+    return replace(training, phase=Phase.RECORD, ahead=Position(t, state), result=result)
+
+
+def record_round(session: Session, training: Training) -> Training:
+    """Write the round down. No rank continues before that is done."""
+    herd, ahead, result = training.herd, training.ahead, training.result
+    assert herd is not None and ahead is not None and result is not None
+    assert training.recorder is not None
+    everyone = herd.report(result.metrics)
+    seconds = time.perf_counter() - result.began
+    training.recorder.round(ahead.round, everyone, seconds)
+    agreed = session.communicator.max_over_ranks(ahead.round)
+    reached = Position(agreed, ahead.state)
+    return replace(training, phase=Phase.KEEP, reached=reached, result=None, is_saved=False)
+
+
+def keep(session: Session, training: Training) -> Training:
+    """Draw samples, score and save after a round, where due."""
+    herd, reached, recorder = training.herd, training.reached, training.recorder
+    assert herd is not None and reached is not None and recorder is not None
+    t, config = reached.round, training.config
+    is_show = is_show_due(t, config)
+    is_save = is_save_due(t, config) and not training.is_saved
+    if t > 0 and (is_show or is_save):
+        whole = herd.collect(reached.state)
+        if is_show:
+            recorder.show(t, whole)
+        if is_save:
+            recorder.save(t, whole)
+    return replace(training, phase=failures.next_phase(session, training))
+
+
+def finish(session: Session, training: Training) -> Training:
+    """Wait for the other ranks. No rank leaves before everything is kept."""
+    session.communicator.finish()
+    return replace(training, phase=Phase.DONE)
+
+
+# Interruptions and failures
+
+
+def stop(session: Session, training: Training) -> Training:
+    """Save the last whole round and end, because the user stops the run."""
+    done = "stopped"
+    if training.reached is not None:
+        assert training.herd is not None and training.recorder is not None
+        t, state = training.reached
+        training.recorder.save(t, training.herd.collect(state))
+        done = f"stopped after round {t}"
+    session.communicator.finish()
+    raise Interrupted(failures.last_words(training, done))
+
+
+def shrink(session: Session, training: Training) -> Training:
+    """Continue with the remaining members, which keep their rows and data."""
+    assert training.reached is not None and training.recorder is not None
+    herd = assemble(training.config, session.communicator, session.progress.note)
+    training.recorder.follow(training.config, herd)
+    training.recorder.begin(training.reached.round)
+    return replace(training, phase=Phase.KEEP, herd=herd, has_failures=False, is_saved=False)
+
+
+PHASES = {
+    Phase.MEET: failures.meet,
+    Phase.NOTE: failures.note,
+    Phase.SHRINK: shrink,
+    Phase.STOP: stop,
+    Phase.ASSEMBLE: assemble_herd,
+    Phase.OPEN: open_record,
+    Phase.RESTORE: restore,
+    Phase.WATCH: watch,
+    Phase.BEGIN: begin,
+    Phase.KEEP: keep,
+    Phase.COMPUTE: compute,
+    Phase.RECORD: record_round,
+    Phase.FINISH: finish,
+}

@@ -1,14 +1,14 @@
-"""What is written down of a run, and shown of it; that is rank 0's alone."""
+"""Write down what a run does, and show it. Only rank 0 does that."""
 
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from remuda.config import RunConfig
-from remuda.engines.communicator import Lost
+from remuda.engines import LostRank
 from remuda.errors import Interrupted, UserError
 from remuda.model.samples import write_grid
 from remuda.model.scoring import make_evaluator, score_round
@@ -16,80 +16,88 @@ from remuda.record import Record, environment
 from remuda.record.checkpoints import Checkpoint
 from remuda.reports import page as report
 from remuda.system.text import count
-from remuda.training.assemble import Herd
-from remuda.training.progress import EventFiles, Progress, Several, Silent
+from remuda.training.herd import Herd
+from remuda.training.progress import EventFiles, Progress, Several
 
 
-class Bystander:
-    """At the other ranks: writes nothing, and finds nothing."""
+class NoRecorder:
+    """The recorder of the other ranks: it writes nothing and finds nothing."""
 
-    written: int = 0  # the last round that is in the record, of this process
+    written: int = 0  # the last round that this process has recorded
 
     def newest(self) -> Checkpoint | None:
-        """The newest intact checkpoint."""
+        """Return the newest intact checkpoint."""
         return None
 
     def follow(self, config: RunConfig, herd: Herd) -> None:
-        """The herd after a loss."""
+        """Record this herd from now on."""
 
     def begin(self, reached: int) -> None:
-        """Training goes on from that round."""
+        """Announce that training continues after this round."""
 
-    def lose(self, ranks: Sequence[Lost], members: Sequence[int], t: int, action: str) -> None:
-        """Ranks were lost after round t, with members of these numbers."""
+    def fail(self, ranks: Sequence[LostRank], members: Sequence[int], t: int, action: str) -> None:
+        """Record that ranks were lost after round t, with the members that have these ids."""
 
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
-        """What round t has brought, of all members."""
+        """Record the metrics of all members in round t."""
 
     def show(self, t: int, state: Any) -> None:
-        """Pictures and scores that are due after round t, if they are not there yet; state is the whole herd's."""
+        """Draw and score what is due after round t and missing; the state holds all members."""
 
-    def save(self, t: int, state: Any) -> None: ...
+    def save(self, t: int, state: Any) -> None:
+        """Save the state after round t; it holds all members."""
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Write the page, because nothing more will happen."""
 
     def note(self, text: str) -> None:
-        """A word to the user, from any thread."""
+        """Tell the user something, from any thread."""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None: ...
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        return None
 
 
-class Scribe(Bystander):
+class Recorder(NoRecorder):
+    """The recorder of rank 0."""
+
     def __init__(self, record: Record, config: RunConfig, herd: Herd, progress: Progress):
         if config.run.tensorboard:
             progress = Several(progress, EventFiles(record.folder / "tensorboard"))
         self.record, self.config, self.herd, self.progress = record, config, herd, progress
         self.evaluator = None
+        self.images = 0  # real images that all members have seen
         self.has_begun = False
+        self._resources = ExitStack()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.record.locked())
             stack.enter_context(self.progress)
-            self.held = stack.pop_all()
+            self._resources = stack.pop_all()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.held.__exit__(kind, error, trace)
+        self._resources.__exit__(kind, error, trace)
         is_refused = isinstance(error, UserError) and not isinstance(error, Interrupted)
         if is_refused and self.record.is_new and not self.has_begun:
-            self.record.discard()  # so that the command can be given again, put right
+            self.record.discard()  # so that the corrected command can use the same folder
 
     def newest(self) -> Checkpoint | None:
-        checkpoint, complaints = self.record.newest()
-        for complaint in complaints:
-            self.progress.note(f"{complaint}; going back to an older one")
-        if checkpoint is None and complaints:
+        checkpoint, problems = self.record.newest()
+        for problem in problems:
+            self.progress.note(f"{problem}; using an older one")
+        folder = self.record.folder
+        if checkpoint is None and problems:
             raise UserError(
-                f"no checkpoint of {self.record.folder} is intact: start anew with another --out"
+                f"{folder} has no intact checkpoint: start a new run with another --out"
             )
         if checkpoint is not None and checkpoint.round > self.config.run.rounds:
             raise UserError(
-                f"{self.record.folder} has already reached round {checkpoint.round}: ask for more rounds than that"
+                f"{folder} has already reached round {checkpoint.round}: ask for more rounds "
+                "than that"
             )
         return checkpoint
 
@@ -98,39 +106,37 @@ class Scribe(Bystander):
 
     def begin(self, reached: int) -> None:
         self.record.forget_rounds_after(reached)
-        engine = self.herd.engine
-        if not self.has_begun:  # before anything is written down that may be refused
-            config, num_labels = (
-                replace(self.config, data=self.config.data.at_root()),
-                self.herd.num_labels,
+        engine, num_ranks = self.herd.engine, self.herd.communicator.num_ranks
+        if not self.has_begun:  # a refusal must come before anything is written
+            config = replace(self.config, data=self.config.data.at_root())
+            self.evaluator = make_evaluator(
+                config, engine.device, self.progress.note, self.herd.num_labels
             )
-            self.evaluator = make_evaluator(config, engine.device, self.progress.note, num_labels)
-        self.record.add_environment(
-            {**environment.describe(engine.device), "ranks": engine.num_ranks}
-        )
+        facts = {**environment.describe(engine.device), "ranks": num_ranks}
+        self.record.add_environment(facts)
         self.record.replace_config(self.config)
-        engine.say = self.progress.note
         lines = self.record.last_rounds(1)
         self.images, self.written = lines[-1]["images"] if lines else 0, reached
-        if self.has_begun:
-            where = f"{count(engine.size, 'member')} on {count(engine.num_ranks, 'rank')}"
-            start = f" from round {reached + 1}" if reached < self.config.run.rounds else ""
-            return self.progress.note(f"going on{start} with {where}")
-        self.has_begun = True
-        self.progress.start(self.record.folder, self.config.run.rounds, reached, engine.size)
+        rounds = self.config.run.rounds
+        if not self.has_begun:
+            self.has_begun = True
+            self.progress.start(self.record.folder, rounds, reached, engine.size)
+            return
+        where = f"{count(engine.size, 'member')} on {count(num_ranks, 'rank')}"
+        start = f" from round {reached + 1}" if reached < rounds else ""
+        self.progress.note(f"continuing{start} with {where}")
 
-    def lose(self, ranks: Sequence[Lost], members: Sequence[int], t: int, action: str) -> None:
-        numbers, hosts = [lost.rank for lost in ranks], [lost.host for lost in ranks]
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = {
-            "round": t,
-            "time": now,
-            "ranks": numbers,
-            "hosts": hosts,
-            "members": list(members),
-            "action": action,
-        }
-        self.record.add_failure(line)
+    def fail(self, ranks: Sequence[LostRank], members: Sequence[int], t: int, action: str) -> None:
+        self.record.add_failure(
+            {
+                "round": t,
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                "ranks": [lost.rank for lost in ranks],
+                "hosts": [lost.host for lost in ranks],
+                "members": list(members),
+                "action": action,
+            }
+        )
 
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         self._refuse_divergence(metrics, t)
@@ -155,39 +161,30 @@ class Scribe(Bystander):
 
     def _refuse_divergence(self, metrics: dict[str, list[float]], t: int) -> None:
         for name, values in metrics.items():
-            for member, value in zip(self.herd.sites, values, strict=True):
+            for member, value in zip(self.herd.member_ids, values, strict=True):
                 if not math.isfinite(value):
-                    kept = (
-                        f"; earlier checkpoints of {self.record.folder} are intact" if t > 1 else ""
-                    )
+                    folder = self.record.folder
+                    intact = f"; earlier checkpoints of {folder} are intact" if t > 1 else ""
                     raise UserError(
-                        f"{name} of member {member} became {value} in round {t}: lower the learning rates or change "
-                        f"the loss with --set{kept}"
+                        f"{name} of member {member} became {value} in round {t}: lower the "
+                        f"learning rates or change the loss with --set{intact}"
                     )
 
     def show(self, t: int, state: Any) -> None:
         run, scores, path = self.config.run, self.config.scores, self.record.sample_path(t)
         if is_due(t, run.sample_every, run.rounds) and not path.exists():
             write_grid(self.herd.model(state, t), path)
-        if (
-            self.evaluator is not None
-            and is_due(t, scores.every, run.rounds)
-            and not self.record.has_scores(t)
-        ):
-            score_round(
-                self.record,
-                self.herd.model(state, t),
-                self.evaluator,
-                scores.samples,
-                self.progress.note,
-            )
+        if self.evaluator is None or not is_due(t, scores.every, run.rounds):
+            return
+        if not self.record.has_scores(t):
+            model = self.herd.model(state, t)
+            score_round(self.record, model, self.evaluator, scores.samples, self.progress.note)
 
     def save(self, t: int, state: Any) -> None:
-        run = self.config.run
-        self.record.save(t, state, run.keep_checkpoints, self.herd.sites)
+        self.record.save(t, state, self.config.run.keep_checkpoints, self.herd.member_ids)
 
     def end(self) -> None:
-        self.has_begun = True  # the user is told of it
+        self.has_begun = True  # the user is told about the folder, so it stays
         report.write(self.record.folder)
 
     def note(self, text: str) -> None:
@@ -195,24 +192,23 @@ class Scribe(Bystander):
 
 
 def is_due(t: int, every: int, last: int) -> bool:
-    """Whether something that is done every so many rounds, and after the last, is done after round t; 0: never."""
+    """Whether something that happens every few rounds and after the last one is due; 0: never."""
     return every > 0 and (t == last or t % every == 0)
 
 
 def is_show_due(t: int, config: RunConfig) -> bool:
-    return any(
-        is_due(t, every, config.run.rounds)
-        for every in (config.run.sample_every, config.scores.every)
-    )
+    """Whether samples or scores are due after round t."""
+    rounds = config.run.rounds
+    return is_due(t, config.run.sample_every, rounds) or is_due(t, config.scores.every, rounds)
 
 
 def is_save_due(t: int, config: RunConfig) -> bool:
+    """Whether a checkpoint is due after round t."""
     return is_due(t, config.run.checkpoint_every, config.run.rounds)
 
 
-def scribe_of(
-    record: Record, config: RunConfig, herd: Herd, progress: Progress | None
-) -> Bystander:
-    return (
-        Scribe(record, config, herd, progress or Silent()) if herd.engine.is_root else Bystander()
-    )
+def new_recorder(record: Record, config: RunConfig, herd: Herd, progress: Progress) -> NoRecorder:
+    """Return the recorder of this rank."""
+    if herd.communicator.is_root:
+        return Recorder(record, config, herd, progress)
+    return NoRecorder()

@@ -1,4 +1,4 @@
-"""Runs: started, and resumed as they were or otherwise."""
+"""Start a run, or resume one as it was or with changes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,20 +6,26 @@ from typing import Any
 
 from remuda.cluster import launch
 from remuda.config import RunConfig, from_dict, to_dict
+from remuda.engines import ENGINES
 from remuda.errors import Interrupted
 from remuda.record import Record, next_folder
-from remuda.training.loop import Training
+from remuda.training.loop import train
 from remuda.training.progress import Progress
 
 __all__ = ["Interrupted", "resume", "run"]
 
 
 def run(config: RunConfig, out: str | Path | None = None, progress: Progress | None = None) -> Path:
-    """Train a herd from the start; returns the folder of its record."""
+    """Train a configuration from the start; return the folder of its record.
+
+    The folder is ``out``, or the next free ``runs/run-NNN``. The call prints nothing; pass a
+    ``Progress`` to follow it. While it runs, PyTorch uses the threads and the determinism of
+    ``config.engine``; afterwards it has the settings that it had before.
+    """
     config = replace(config, data=config.data.with_full_paths())  # a resume may start elsewhere
-    with launch.join(config.engine) as world:
+    with launch.join(config.engine) as communicator:
         folder = Path(out) if out is not None else next_folder("run")
-        return Training(world, config, folder, progress, is_new=True).run()
+        return train(communicator, config, folder, progress or Progress(), is_new=True)
 
 
 def resume(
@@ -32,15 +38,16 @@ def resume(
     ranks: int | None = None,
     config: RunConfig | None = None,
 ) -> Path:
-    """Go on from a run's newest intact checkpoint, to its last round or to another one.
+    """Resume a run from its newest intact checkpoint; return its folder.
 
-    Also with other members, on another device or engine, and on another number of ranks; or by a configuration in place
-    of the record's.
+    It trains to the last round of its configuration, or to ``rounds``. The number of members, the
+    device, the engine and the number of ranks may change. ``config`` replaces the configuration of
+    the record.
     """
     record = Record.open(folder)
     config = changed(config or record.config, rounds, device, members, engine, ranks)
-    with launch.join(config.engine) as world:
-        return Training(world, config, record.folder, progress, is_new=False).run()
+    with launch.join(config.engine) as communicator:
+        return train(communicator, config, record.folder, progress or Progress(), is_new=False)
 
 
 def changed(
@@ -51,20 +58,23 @@ def changed(
     engine: str | None,
     ranks: int | None,
 ) -> RunConfig:
-    """A run's configuration as a resume has it; what is not given stays."""
-    loop: dict[str, Any] = {
-        "rounds": rounds,
-        "members": members,
-        "lost": None if members is None else (),
-    }
-    if ranks is None:  # those that were started this time, or as many as before
-        name, started = engine or config.engine.name, launch.rank_from_environment().num_ranks
-        ranks = 0 if name == "stacked" else started if started > 1 else None
+    """Return the configuration of a resumed run; None leaves a setting as it was."""
+    if ranks is None:
+        ranks = _num_ranks(engine or config.engine.name)
+    run: dict[str, Any] = {"rounds": rounds, "members": members}
+    data: dict[str, Any] = {}
+    if members is not None:  # all members are there again, and the data are divided again
+        run["lost"], data["ranks"] = (), ()
     place = {"device": device, "name": engine, "ranks": ranks}
-    shares = {
-        "ranks": None if members is None else ()
-    }  # data that lie with the ranks are shared out anew
     values = to_dict(config)
-    for section, given in (("run", loop), ("engine", place), ("data", shares)):
+    for section, given in (("run", run), ("engine", place), ("data", data)):
         values[section] |= {name: value for name, value in given.items() if value is not None}
-    return from_dict(values)  # which checks them
+    return from_dict(values)  # checks them
+
+
+def _num_ranks(engine: str) -> int | None:
+    """Return the number of ranks that a launcher started; None means as many as before."""
+    if engine in ENGINES and not ENGINES[engine].spans_processes:
+        return 0
+    started = launch.rank_from_environment().num_ranks
+    return started if started > 1 else None

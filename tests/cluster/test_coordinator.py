@@ -17,7 +17,7 @@ from remuda.cluster.coordinator import Coordinator, make_heartbeat
 from remuda.cluster.heartbeats import HeartbeatSender, encode
 from remuda.cluster.roster import GONE, LOST, RankStatus, Roster
 from remuda.config import EngineConfig
-from remuda.engines import World
+from remuda.engines import SingleProcess
 from remuda.errors import UserError
 from remuda.recipes import recipe
 from remuda.system.processes import Process, birth, this_process
@@ -193,7 +193,7 @@ def test_a_single_process_writes_its_status_and_why_it_stopped(tmp_path):
     config, device = recipe("standalone-digits", "run.rounds=9"), torch.device("cpu")
     with (
         pytest.raises(UserError),
-        make_heartbeat(tmp_path, config, World(), device, range(3), print) as own,
+        make_heartbeat(tmp_path, config, SingleProcess(), device, range(3), print) as own,
     ):
         own.start_round(4, 0, range(3))
         until(lambda: (tmp_path / "status.json").exists())

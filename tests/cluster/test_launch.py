@@ -7,9 +7,9 @@ import pytest
 from remuda.cluster import launch
 from remuda.cluster.environment import RANK_VARIABLES, rank_from_environment
 from remuda.config import EngineConfig, from_dict
-from remuda.engines import World
+from remuda.engines import SingleProcess
 from remuda.errors import UserError
-from remuda.training.assemble import assemble
+from remuda.training.assemble import assemble, pytorch_settings
 from tests.cli.test_cli import in_process
 
 DIGITS = ("train", "class-parallel-digits", "--device", "cpu", "--out", "/nowhere/run")
@@ -53,8 +53,8 @@ def test_missing_ranks_are_started(monkeypatch):
 
 def test_the_stacked_engine_joins_no_other_process():
     with launch.join(EngineConfig()) as world:
-        assert type(world) is World and world.is_root
-        assert world.share({"a": 1}) == [{"a": 1}] and world.agree(7) == 7
+        assert type(world) is SingleProcess and world.is_root
+        assert world.all_gather({"a": 1}) == [{"a": 1}] and world.max_over_ranks(7) == 7
 
 
 def test_a_missing_mpi4py_is_reported(monkeypatch):
@@ -75,7 +75,7 @@ def test_a_missing_mpi4py_is_reported(monkeypatch):
         ((*DIGITS, "--ranks", "2"), "add --engine mpi"),
         ((*DIGITS, "--engine", "mpi", "--ranks", "-1"), "engine.ranks must be at least 0"),
         ((*DIGITS, "--set", "data.path=/data/{rank}"), "use --engine mpi"),
-        (("bench", "class-parallel-digits", "--set", "engine.name=mpi"), "world of ranks"),
+        (("bench", "class-parallel-digits", "--set", "engine.name=mpi"), "needs ranks"),
         (
             ("repeat", "class-parallel-digits", "--set", "engine.name=mpi"),
             "repeat trains in one process",
@@ -91,17 +91,18 @@ def test_a_dry_run_needs_no_ranks():
     assert in_process(*DIGITS, "--engine", "mpi", "--ranks", "3", "--dry-run")[0] == 0
 
 
-def test_threads_are_divided_among_the_ranks_of_a_host(tiny, monkeypatch):
+def test_threads_are_divided_among_the_ranks_of_a_host(monkeypatch):
     import torch
 
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(8)
         monkeypatch.setattr("remuda.training.assemble.usable_cores", lambda: 8)
-        world = World()
-        world.num_sharing = 3
-        assemble(from_dict(tiny), world)
-        assert torch.get_num_threads() == 2
+        communicator = SingleProcess()
+        communicator.num_sharing = 3
+        with pytorch_settings(EngineConfig(), communicator):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 8, "the caller's setting is restored"
     finally:
         torch.set_num_threads(before)
 
@@ -114,38 +115,38 @@ def test_more_ranks_than_members_are_refused():
         spans(5, 6)
 
 
-class Pretended(World):
+class Pretended(SingleProcess):
     """Rank 1 of two; rank 0 reports the same facts, except for those given."""
 
-    rank, num_ranks, origins = 1, 2, (0, 1)
-
     def __init__(self, **facts):
+        super().__init__()
+        self.rank, self.num_ranks, self.original_ranks = 1, 2, (0, 1)
         self.facts = facts
 
-    def share(self, facts):
+    def all_gather(self, facts):
         return [{**facts, **self.facts}, facts]
 
 
 @pytest.mark.parametrize("facts", [{"shape": [3, 8, 8]}, {"classes": ["cat", "dog"]}], ids=str)
 def test_ranks_with_different_kinds_of_data_are_refused(tiny, facts):
     with pytest.raises(
-        UserError, match=f"rank 1 are of another kind than those of rank 0, {next(iter(facts))}"
+        UserError, match=f"rank 1 differ from those of rank 0 in {next(iter(facts))}"
     ):
         assemble(from_dict(tiny), Pretended(**facts))
 
 
 def test_members_share_the_data_of_their_rank(toy_data, tmp_path, tiny):
     """Rank 1 hosts the last of three members; the images of rank 0 are counted too."""
-    from remuda.training.assemble import _facts, _shares
+    from remuda.training.shares import divide, gather_facts
 
     tiny["strategy"]["name"], tiny["data"] = "fl-gan", {"name": "folder:/data/{host}"}
     tiny["engine"] = {"name": "mpi"}
     config, hosts = from_dict(tiny), [range(0, 2), range(2, 3)]
     world = Pretended(counts=[1, 2, 3], sizes=[4, 2])
-    shares = _shares(config, toy_data, hosts, world)
+    shares = divide(config, toy_data, hosts, world)
     assert [len(share) for share in shares] == [0, 0, 19]
-    sizes, facts = _facts(config, toy_data, shares, hosts, world)
+    sizes, facts = gather_facts(config, toy_data, shares, hosts, world)
     assert sizes == [4, 2, 19] and facts.counts == [13, 7, 5]
     tiny["strategy"]["name"] = "class-parallel"
-    shares = _shares(from_dict(tiny), toy_data, hosts, world)
+    shares = divide(from_dict(tiny), toy_data, hosts, world)
     assert shares[2].tolist() == [17, 18], "the images of its class"

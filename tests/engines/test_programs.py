@@ -1,10 +1,14 @@
 """Compiled programs, on whatever device there is; the logic is the same on a CPU, less the graph."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 import torch
 
 from remuda.data.batches import Batch
-from remuda.engines import Scan, Stacked
+from remuda.engines import Scan, Stacked, programs
 from remuda.engines.programs import Piece
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
@@ -36,7 +40,7 @@ def compiled_and_eager():
     for compiled in (True, False):
         engine = Stacked(3, DEVICE, "vmap", compile=compiled, precision="fp32")
         said: list[str] = []
-        engine.say = said.append
+        engine.notify = said.append
         pairs = engine.create(game.init)
         for t in range(2):
             key = torch.tensor(random.key(0, "test", t), device=DEVICE)
@@ -116,7 +120,7 @@ def test_chunks_change_nothing():
 def test_a_full_memory_halves_the_chunk(monkeypatch):
     engine = Stacked(5, layout="vmap")
     said: list[str] = []
-    engine.say = said.append
+    engine.notify = said.append
     stacked = engine._map_stacked
 
     def small_memory(fn, rows):
@@ -148,7 +152,7 @@ def test_a_compiler_that_fails_is_named_with_the_remedy():
     engine = Stacked(2, layout="vmap", compile=True)
     with (
         torch._inductor.config.patch({"cpp.cxx": (None, "no-such-compiler")}),
-        pytest.raises(UserError, match=r"could not be compiled .*engine\.compile=false"),
+        pytest.raises(UserError, match=r"cannot compile the training step .*engine\.compile=false"),
     ):
         engine.map(Scan(lambda state, x: (state * 3.25 + x, x)), torch.zeros(2), torch.zeros(2, 3))
 
@@ -208,3 +212,27 @@ def test_a_round_of_cells_compiled_equals_eager(options):
         states.append(state)
     for (name, one), (_, other) in zip(*map(trees.named_leaves, states), strict=True):
         assert torch.allclose(one.double(), other.double(), atol=2e-3), name
+
+
+def test_the_patch_of_the_compiler_is_still_needed():
+    """Remove ``patch_compiler`` when this test fails."""
+    from torch._inductor.codegen import simd
+
+    raises = re.findall(r"raise CantSplit\b(\(?)", Path(simd.__file__).read_text())
+    has_bug = "" in raises
+    assert programs.compiler_needs_patch() == has_bug, "this PyTorch and COMPILER_FIXED_IN disagree"
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    (torch_range,) = [d for d in project["project"]["dependencies"] if d.startswith("torch>=")]
+    oldest = tuple(map(int, re.findall(r"\d+", torch_range)[:2]))
+    assert oldest < programs.COMPILER_FIXED_IN, "no supported PyTorch needs the patch any more"
+
+
+def test_the_patch_is_gated_by_version(monkeypatch):
+    for version, is_needed in (
+        ("2.11.0+cu130", True),
+        ("2.12.1", True),
+        ("2.13.0", False),
+        ("3.0.0a0", False),
+    ):
+        monkeypatch.setattr(torch, "__version__", version)
+        assert programs.compiler_needs_patch() == is_needed

@@ -16,7 +16,7 @@ from remuda.config import EngineConfig
 from remuda.data import Dataset, partition
 from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
-from remuda.engines import Metered, Ranks, Stacked
+from remuda.engines import Metered, MPIEngine, Stacked
 from remuda.errors import UserError
 from remuda.networks import DCGAN, MLP
 from remuda.strategies import STRATEGIES
@@ -80,7 +80,7 @@ def train(name, make_engine, size, networks, rounds=2, **settings):
 
 def check_strategy(world, name, size, networks, **settings):
     def ranks(size, grid):
-        return Ranks(world, size, grid=grid)
+        return MPIEngine(world, size, grid=grid)
 
     state, reports = train(name, ranks, size, networks, **settings)
     if not world.is_root:
@@ -115,7 +115,7 @@ def check_strategies(world):
 
 def refuse_too_many(world, size):
     try:
-        Ranks(world, size)
+        MPIEngine(world, size)
     except UserError as error:
         assert "more than the" in str(error)
     else:
@@ -148,7 +148,7 @@ def numbers(size):
 
 
 def check_verbs(world, size):
-    engine, reference, whole = Ranks(world, size), Stacked(size), numbers(size)
+    engine, reference, whole = MPIEngine(world, size), Stacked(size), numbers(size)
     span = slice(engine.members[0], engine.members[-1] + 1)
     mine = trees.map(lambda leaf: leaf[span].clone(), whole)
     before = trees.map(torch.clone, mine)
@@ -176,13 +176,14 @@ def check_verbs(world, size):
     for weights in (torch.ones(size), n + 1.0, (n == size - 1).double()):
         same(engine.mean(mine, weights), reference.mean(whole, weights), 1e-6)
     for repeat in range(3):  # descriptions travel once
-        same(engine.scatter(lambda rows: rows, whole if engine.is_root else ()), whole)
+        same(engine.scatter(lambda rows: rows, whole if engine.communicator.is_root else ()), whole)
         only = engine.scatter(
-            lambda k: torch.arange(size * 2.0).view(size, 2) + k, repeat if engine.is_root else None
+            lambda k: torch.arange(size * 2.0).view(size, 2) + k,
+            repeat if engine.communicator.is_root else None,
         )
         assert torch.equal(only, torch.arange(size * 2.0).view(size, 2)[span] + repeat)
     got = engine.gather(lambda server, *rows: (server, *rows), torch.tensor(5.0), mine, mine.x)
-    if engine.is_root:
+    if engine.communicator.is_root:
         assert got[0] == 5 and trees.equal(got[1], whole) and torch.equal(got[2], whole.x)
     else:
         assert got == ()
@@ -192,7 +193,7 @@ def check_verbs(world, size):
     assert trees.equal(mine, before), "verbs leave rows alone"
     twice = engine.map(lambda row: row.x * 2, mine)
     assert torch.equal(twice, whole.x[span] * 2)
-    assert engine.agree(engine.rank * 3) == 3 * (engine.num_ranks - 1)
+    assert world.max_over_ranks(world.rank * 3) == 3 * (world.num_ranks - 1)
 
 
 # Traffic
@@ -203,7 +204,7 @@ def check_traffic(world):
     size = world.num_ranks
     if size == 1:
         return
-    bare = Ranks(world, size)
+    bare = MPIEngine(world, size)
     engine = Metered(bare)
     rows = {"w": torch.full((1, 5), float(world.rank)), "count": torch.tensor([world.rank])}
     row, floats = 5 * 4 + 8, 5 * 4
@@ -214,7 +215,8 @@ def check_traffic(world):
     engine.scatter(lambda: {"x": torch.zeros(size, 3)})
     engine.gather(lambda server, got: server, (), rows)
     sent = {
-        verb: sum(one.get(verb, 0) for one in world.share(dict(bare.sent))) for verb in bare.sent
+        verb: sum(one.get(verb, 0) for one in world.all_gather(dict(bare.sent)))
+        for verb in bare.sent
     }
     assert sent["take"] == engine.bytes["take", "across"] == 2 * size * row
     assert engine.bytes["mean", "up"] == engine.bytes["mean", "down"] == size * floats
@@ -227,21 +229,21 @@ def check_traffic_of_members_together(world):
     """A row that several members of a rank take goes there once, and nothing goes to where it is."""
     if world.num_ranks != 2:
         return
-    engine = Ranks(world, 5)  # members 0, 1, 2 and 3, 4
+    engine = MPIEngine(world, 5)  # members 0, 1, 2 and 3, 4
     rows = torch.zeros(len(engine.members), 4)
     engine.take(rows, torch.zeros(5, dtype=torch.int64))
-    assert engine.sent["take"] == (16 if engine.is_root else 0)
+    assert engine.sent["take"] == (16 if engine.communicator.is_root else 0)
     engine.take(rows, torch.tensor([1, 0, 3, 4, 3]))
     assert engine.sent["take"] == 16
     engine.scatter(lambda: torch.zeros(5, 4))
-    assert engine.sent["scatter"] == (32 if engine.is_root else 0)
+    assert engine.sent["scatter"] == (32 if engine.communicator.is_root else 0)
 
 
 def check_torus(world):
     """One rank for each cell: the communicator knows the torus."""
     if world.num_ranks not in (2, 5):
         return
-    Ranks(world, world.num_ranks, grid=(1, world.num_ranks))
+    MPIEngine(world, world.num_ranks, grid=(1, world.num_ranks))
     dims, periods, coords = world.comm.Get_topo()
     assert (dims, periods, coords) == ([1, world.num_ranks], [1, 1], [0, world.rank])
     check_verbs(world, world.num_ranks)
@@ -252,10 +254,10 @@ def check_large_messages(world):
         from remuda.engines.mpi import communicator as mpi
 
         before, mpi.CHUNK = mpi.CHUNK, 1000  # a message in several pieces
-        engine = Ranks(world, 2)
-        rows = torch.arange(777.0)[None] + 1000 * engine.rank
+        engine = MPIEngine(world, 2)
+        rows = torch.arange(777.0)[None] + 1000 * engine.communicator.rank
         taken = engine.take(rows, torch.tensor([1, 0]))
-        assert torch.equal(taken, torch.arange(777.0)[None] + 1000 * (1 - engine.rank))
+        assert torch.equal(taken, torch.arange(777.0)[None] + 1000 * (1 - engine.communicator.rank))
         mpi.CHUNK = before
 
 

@@ -6,10 +6,10 @@ import torch
 import remuda
 from remuda import config
 from remuda.config import LoopConfig
-from remuda.engines.communicator import Lost
+from remuda.engines.communicator import LostRank
 from remuda.errors import UserError
 from remuda.record import Record, checkpoints
-from remuda.training import failures as losses
+from remuda.training import failures
 from remuda.training.assemble import assemble
 
 RANKED = {"data": {"name": "folder:/data/{rank}"}, "engine": {"name": "mpi"}}
@@ -26,23 +26,23 @@ def make(strategy, on_failure="auto", **sections):
     [("md-gan", "drop"), ("fl-gan", "drop"), ("class-parallel", "move"), ("cellular", "move")],
 )
 def test_what_suits_a_strategy(strategy, action):
-    assert losses.action(make(strategy)) == action
-    assert losses.action(make(strategy, "move")) == "move"
-    assert losses.action(make(strategy, "stop")) == "stop"
+    assert failures.suitable_action(make(strategy)) == action
+    assert failures.suitable_action(make(strategy, "move")) == "move"
+    assert failures.suitable_action(make(strategy, "stop")) == "stop"
 
 
 def test_what_cannot_be_is_said():
     with pytest.raises(
         UserError,
-        match="this strategy cannot go on without some of its members: use move or stop",
+        match="this strategy cannot continue without some of its members: use move or stop",
     ):
-        losses.action(make("cellular", "drop"))
-    assert losses.action(make("class-parallel", **RANKED)) == "stop", (
+        failures.suitable_action(make("cellular", "drop"))
+    assert failures.suitable_action(make("class-parallel", **RANKED)) == "stop", (
         "the data are gone with the rank"
     )
-    assert losses.action(make("md-gan", **RANKED)) == "drop"
-    with pytest.raises(UserError, match="cannot take the data along"):
-        losses.action(
+    assert failures.suitable_action(make("md-gan", **RANKED)) == "drop"
+    with pytest.raises(UserError, match="cannot take their data along"):
+        failures.suitable_action(
             make("md-gan", data=RANKED["data"], engine={"name": "mpi", "on_failure": "move"})
         )
 
@@ -50,13 +50,13 @@ def test_what_cannot_be_is_said():
 def test_who_is_lost_with_which_rank():
     """Seven members on three ranks are 3, 2 and 2; of eight that there were, number 1 was lost before."""
     before = config.from_dict({"run": {"members": 7, "lost": [1]}, "strategy": {"name": "fl-gan"}})
-    assert losses.hosted(before, 7, [0, 1, 2], [1]) == [4, 5]
-    assert losses.hosted(before, 7, [0, 2, 5], [2, 5]) == [4, 5, 6, 7], (
+    assert failures.hosted_ids(before, 7, [0, 1, 2], [1]) == [4, 5]
+    assert failures.hosted_ids(before, 7, [0, 2, 5], [2, 5]) == [4, 5, 6, 7], (
         "ranks by their first numbers"
     )
-    after = losses.without(before, 7, [4, 5])
+    after = failures.without(before, 7, [4, 5])
     assert after.run.members == 5 and after.run.lost == (1, 4, 5)
-    assert after.run.sites(5) == [0, 2, 3, 6, 7]
+    assert after.run.member_ids(5) == [0, 2, 3, 6, 7]
     again = config.from_dict(config.to_dict(after))
     assert again.run == after.run, "as the record keeps it"
 
@@ -64,13 +64,13 @@ def test_who_is_lost_with_which_rank():
 def test_whose_data_are_left():
     """Seven members on ranks 0, 2 and 5 have the data of their rank, and keep them when others are lost."""
     run = config.from_dict({**RANKED, "run": {"members": 7}, "strategy": {"name": "fl-gan"}})
-    assert losses.homes(run) == [], "not yet divided"
-    run = losses.with_homes(run, [0, 2, 5])
-    assert losses.homes(run) == [0, 2, 5]
-    assert losses.homes(losses.without(run, 7, [3, 4])) == [0, 5]
-    assert losses.homes(losses.without(run, 7, [3, 4, 5, 6])) == [0]
+    assert failures.data_ranks(run) == [], "not yet divided"
+    run = failures.with_data_ranks(run, [0, 2, 5])
+    assert failures.data_ranks(run) == [0, 2, 5]
+    assert failures.data_ranks(failures.without(run, 7, [3, 4])) == [0, 5]
+    assert failures.data_ranks(failures.without(run, 7, [3, 4, 5, 6])) == [0]
     shared = config.from_dict({"run": {"members": 6, "lost": [3]}, "strategy": {"name": "fl-gan"}})
-    assert losses.with_homes(shared, [0, 1]) == shared and losses.homes(shared) == []
+    assert failures.with_data_ranks(shared, [0, 1]) == shared and failures.data_ranks(shared) == []
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,16 @@ def test_losses_that_cannot_be(run):
 
 
 def test_the_words():
-    assert losses.names([Lost(1, "a")]) == "rank 1 on a was lost"
-    assert losses.names([Lost(1, "a"), Lost(4, "b")]) == "rank 1 on a and rank 4 on b were lost"
-    assert losses.fate([2], "drop") == "going on without member 2"
-    assert losses.fate([2, 3, 4], "move").startswith(
-        "members 2, 3 and 4 move to the ranks that are left"
+    assert failures.names([LostRank(1, "a")]) == "rank 1 on a was lost"
+    assert (
+        failures.names([LostRank(1, "a"), LostRank(4, "b")])
+        == "rank 1 on a and rank 4 on b were lost"
     )
-    assert losses.fate([], "drop") == "no member was lost"
+    assert failures.fate([2], "drop") == "continuing without member 2"
+    assert failures.fate([2, 3, 4], "move").startswith(
+        "members 2, 3 and 4 move to the remaining ranks"
+    )
+    assert failures.fate([], "drop") == "no member was lost"
 
 
 def test_those_that_are_left_keep_their_data_and_rows(tiny, tmp_path):
@@ -96,7 +99,7 @@ def test_those_that_are_left_keep_their_data_and_rows(tiny, tmp_path):
     tiny["strategy"]["name"], tiny["run"]["members"] = "fl-gan", 4
     whole = config.from_dict(tiny)
     folder = remuda.run(whole, tmp_path / "run")
-    reduced = losses.without(whole, 4, [1])
+    reduced = failures.without(whole, 4, [1])
     before, after = assemble(whole), assemble(reduced)
     real, left = before.batches.draw(5, 2), after.batches.draw(5, 2)
     assert torch.equal(left.images, real.images[[0, 2, 3]])

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import shutil
+import signal
 
 import pytest
 import torch
@@ -10,10 +12,12 @@ from PIL import Image
 
 import remuda
 from remuda import config
+from remuda.config import EngineConfig
 from remuda.errors import UserError
 from remuda.record import Record, checkpoints
+from remuda.system.signals import STOP_SIGNALS
 from remuda.tensors import trees
-from remuda.training.assemble import assemble
+from remuda.training.assemble import assemble, pytorch_settings
 from remuda.training.progress import Progress
 from remuda.training.run import Interrupted
 
@@ -164,7 +168,7 @@ def test_nothing_intact_is_said(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     for path in (folder / "checkpoints").glob("*/manifest.json"):
         path.unlink()
-    with pytest.raises(UserError, match=r"no checkpoint of .* is intact"):
+    with pytest.raises(UserError, match=r"has no intact checkpoint"):
         remuda.resume(folder)
 
 
@@ -197,7 +201,7 @@ def test_a_strategy_without_a_name_is_refused_before_anything_is_written(tiny, t
     class Mine(config.STRATEGIES["class-parallel"]):
         pass
 
-    with pytest.raises(UserError, match="Mine has no name in the strategy section"):
+    with pytest.raises(UserError, match="Mine has no name in the section strategy"):
         remuda.run(dataclasses.replace(make(tiny), strategy=Mine(batch_size=4)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -208,18 +212,47 @@ def test_a_used_folder_is_refused(tiny, tmp_path):
         remuda.run(make(tiny), folder)
 
 
-def test_threads_are_no_more_than_granted(tiny, monkeypatch):
+def test_threads_are_no_more_than_granted(monkeypatch):
     before = torch.get_num_threads()
+    monkeypatch.setattr("remuda.training.assemble.usable_cores", lambda: 2)
     try:
         torch.set_num_threads(3)
-        monkeypatch.setattr("remuda.training.assemble.usable_cores", lambda: 2)
-        assemble(make(tiny))
-        assert torch.get_num_threads() == 2
-        tiny["engine"]["threads"] = 5
-        assemble(make(tiny))
-        assert torch.get_num_threads() == 5
+        with pytorch_settings(EngineConfig()):
+            assert torch.get_num_threads() == 2
+        with pytorch_settings(EngineConfig(threads=5)):
+            assert torch.get_num_threads() == 5
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_run_leaves_the_settings_of_the_process_and_prints_nothing(tiny, tmp_path, capfd):
+    tiny["engine"] |= {"threads": 1, "deterministic": True}
+    names = ("CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS")
+
+    def settings():
+        return (
+            torch.get_num_threads(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.backends.cudnn.allow_tf32,
+            [os.environ.get(name) for name in names],
+            [signal.getsignal(number) for number in STOP_SIGNALS],
+        )
+
+    before_threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        before = settings()
+        folder = remuda.run(make(tiny), tmp_path / "run")
+        remuda.resume(folder, rounds=5)
+        remuda.load(folder).sample(2)
+        remuda.score(folder, device="cpu", kinds="tvd,is", samples=20)
+        assert settings() == before
+    finally:
+        torch.set_num_threads(before_threads)
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
 
 
 def test_wrong_sizes_are_refused(tiny):

@@ -4,7 +4,7 @@ import ctypes
 from typing import Any, Literal
 
 from remuda.engines.mpi.communicator import MPI
-from remuda.engines.mpi.recovery import has_ulfm, survives_losses
+from remuda.engines.mpi.recovery import has_ulfm, survives_failures
 
 THREADS = {
     MPI.THREAD_SINGLE: "single",
@@ -27,7 +27,7 @@ def abilities() -> dict[str, Any]:
 
 def ulfm() -> Literal["on", "off", "none"]:
     """Return whether a run survives the loss of ranks; "off" if it would when started otherwise."""
-    if survives_losses():
+    if survives_failures():
         return "on"
     return "off" if has_ulfm() else "none"
 

@@ -20,7 +20,7 @@ import remuda
 from remuda.cluster import launch
 from remuda.cluster.environment import rank_from_environment
 from remuda.config import EngineConfig
-from remuda.engines import Transport
+from remuda.engines import Communicator
 from remuda.errors import ReportedElsewhere, exit_status, explain, is_user_error
 from remuda.system.devices import usable_cores
 
@@ -32,31 +32,33 @@ TAG = 0
 
 def measure(num_ranks: int = 0) -> dict[str, Any]:
     """Join the ranks that a launcher has started, and measure; all of them must call this."""
-    with launch.join(EngineConfig(name="mpi", ranks=num_ranks)) as world:
-        assert isinstance(world, Transport)
+    with launch.join(EngineConfig(name="mpi", ranks=num_ranks)) as communicator:
         from remuda.cluster.doctor.library import abilities
 
         now = time.time()
-        facts = world.share(_own_facts(world))
+        facts = communicator.all_gather(_own_facts(communicator))
         between = {
-            place: {"latency": _latency(world, other), "exchange": _exchange(world, other)}
+            place: {
+                "latency": _latency(communicator, other),
+                "exchange": _exchange(communicator, other),
+            }
             for place, other in partners([rank["host"] for rank in facts]).items()
         }
         answer = {"joined": now, "ranks": facts, "between": between, **abilities()}
-        if world.num_ranks > 1:
+        if communicator.num_ranks > 1:
             numbers = torch.zeros(NUM_SUMMED, dtype=torch.float64)
-            answer["sum"] = _median(NUM_LARGE, lambda: world.add(numbers))
-        return world.share(answer)[0]  # rank 0 takes part in every measurement
+            answer["sum"] = _median(NUM_LARGE, lambda: communicator.add(numbers))
+        return communicator.all_gather(answer)[0]  # rank 0 takes part in every measurement
 
 
-def _own_facts(world: Transport) -> dict[str, Any]:
+def _own_facts(communicator: Communicator) -> dict[str, Any]:
     folder, num_gpus = Path.cwd(), torch.cuda.device_count()
     return {
-        "host": world.host,
-        "cores": max(1, usable_cores() // world.num_sharing),
+        "host": communicator.host,
+        "cores": max(1, usable_cores() // communicator.num_sharing),
         "num_usable": usable_cores(),
-        "num_sharing": world.num_sharing,
-        "device": f"cuda:{world.local_rank % num_gpus}" if num_gpus else "cpu",
+        "num_sharing": communicator.num_sharing,
+        "device": f"cuda:{communicator.local_rank % num_gpus}" if num_gpus else "cpu",
         "folder": [str(folder), folder.stat().st_ino, folder.stat().st_mtime_ns],
         "versions": f"remuda {remuda.__version__}, PyTorch {torch.__version__}, "
         f"Python {platform.python_version()}",
@@ -72,30 +74,32 @@ def partners(hosts: list[str]) -> dict[str, int]:
     return found
 
 
-def _latency(world: Transport, other: int) -> float:
+def _latency(communicator: Communicator, other: int) -> float:
     """Return the seconds that a small message takes, one way."""
     message, answer = torch.zeros(SMALL, dtype=torch.uint8), torch.empty(SMALL, dtype=torch.uint8)
 
     def back_and_forth() -> None:
-        if world.rank == 0:
-            world.exchange({other: message}, {}, TAG)
-            world.exchange({}, {other: answer}, TAG)
-        elif world.rank == other:
-            world.exchange({}, {0: answer}, TAG)
-            world.exchange({0: message}, {}, TAG)
+        if communicator.rank == 0:
+            communicator.exchange({other: message}, {}, TAG)
+            communicator.exchange({}, {other: answer}, TAG)
+        elif communicator.rank == other:
+            communicator.exchange({}, {0: answer}, TAG)
+            communicator.exchange({0: message}, {}, TAG)
 
-    world.agree(0)
+    communicator.max_over_ranks(0)
     return _median(NUM_SMALL, back_and_forth) / 2
 
 
-def _exchange(world: Transport, other: int) -> float:
+def _exchange(communicator: Communicator, other: int) -> float:
     """Return the seconds in which two ranks send each other a large message at the same time."""
     outgoing = torch.zeros(LARGE, dtype=torch.uint8)
     incoming = torch.empty(LARGE, dtype=torch.uint8)
-    partner = {0: other, other: 0}.get(world.rank)
+    partner = {0: other, other: 0}.get(communicator.rank)
     if partner is None:
         return 0.0
-    return _median(NUM_LARGE, lambda: world.exchange({partner: outgoing}, {partner: incoming}, TAG))
+    return _median(
+        NUM_LARGE, lambda: communicator.exchange({partner: outgoing}, {partner: incoming}, TAG)
+    )
 
 
 def _median(num_times: int, action: Callable[[], None]) -> float:

@@ -1,10 +1,10 @@
-"""The ranks of an MPI job: bytes between them, waiting without heat, and stopping together.
+"""The ranks of an MPI job: messages between them, waiting that frees the core, stopping together.
 
-This file and communicators.py alone import mpi4py, and are imported only where ranks are asked for.
+Only this folder imports mpi4py, and only where ranks are asked for.
 
-A rank that ends, because of what the user can put right or because the user stops it, tells the others, which hear it
-wherever they wait. So all end with one sentence, at rank 0, and one exit status. Any other exception ends the whole job
-at once, as under ``python -m mpi4py``.
+A rank that ends, because of an error that the user can correct or because the user stops it, tells
+the other ranks, which hear it wherever they wait. So all ranks end with one message, printed by
+rank 0, and one exit status. Any other exception aborts the whole job, as ``python -m mpi4py`` does.
 """
 
 import atexit
@@ -23,7 +23,13 @@ import torch
 from mpi4py import MPI
 from torch import Tensor
 
-from remuda.engines.mpi.recovery import OVER, WHOLE, Communicators, cores, survives_losses
+from remuda.engines.mpi.recovery import (
+    OVER,
+    WHOLE,
+    RecoveringCommunicator,
+    cores,
+    survives_failures,
+)
 from remuda.errors import (
     Interrupted,
     RanksLost,
@@ -36,22 +42,24 @@ from remuda.errors import (
 from remuda.system.signals import STOP_SIGNALS
 
 CHUNK = 1 << 30  # bytes in a message; MPI counts with 31 bits
-SPIN = 1e-3  # seconds for which a wait only offers its core to others
-NAP = (
-    5e-5,
-    2e-3,
-)  # shortest and longest sleep in a wait; in between, a tenth of the time waited so far
+SPIN = 1e-3  # seconds for which a wait only yields its core
+SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of a sleep in a wait; in between, 10 % of the time waited
 
 
-class Job(Communicators):
-    """All ranks of the job, as one of them sees it; a context in which they train together."""
+class MPICommunicator(RecoveringCommunicator):
+    """All ranks of an MPI job, as one of them sees it; enter it to train together.
 
-    def __init__(self):
+    While it is entered, it handles the signals that stop a run, and an exception that nobody
+    catches aborts the job.
+    """
+
+    def __init__(self) -> None:
         super().__init__()
-        self._unsent: list[tuple[MPI.Request, Tensor]] = []  # MPI reads from these buffers still
-        self._is_talking = self._was_signalled = self._was_told = self._is_concluded = False
-        self._is_whole = True
+        self._unsent: list[tuple[MPI.Request, Tensor]] = []  # MPI still reads these buffers
+        self._is_talking = self._was_signalled = self._was_told = self._is_finished = False
+        self._is_whole = True  # no rank was lost
         self._handlers: dict[int, Any] = {}
+        self._excepthook = sys.excepthook
 
     def __enter__(self):
         sys.excepthook = _abort
@@ -64,8 +72,10 @@ class Job(Communicators):
         except RanksLost:
             self.recover()
         here = [other for other in self._others if other["host"] == self.host]
-        self.local_rank = sum(other["host"] == self.host for other in self._others[: self.rank])
-        self.num_sharing = sum(not set(cores()).isdisjoint(other["cores"]) for other in here)
+        before = self._others[: self.rank]
+        self.local_rank = sum(other["host"] == self.host for other in before)
+        own = set(cores())
+        self.num_sharing = sum(not own.isdisjoint(other["cores"]) for other in here)
         return self
 
     # Messages
@@ -82,10 +92,8 @@ class Job(Communicators):
             for target, buffer in outgoing.items():
                 for piece in buffer.split(CHUNK):
                     self._unsent.append((self.comm.Isend(_raw(piece), target, tag), piece))
-            self._finish(receiving)
-            self._unsent = [
-                (request, buffer) for request, buffer in self._unsent if not request.Test()
-            ]
+            self._wait_for(receiving)
+            self._unsent = [pending for pending in self._unsent if not pending[0].Test()]
 
     def upcoming(self, source: int) -> tuple[int, int]:
         message = MPI.Status()
@@ -95,43 +103,42 @@ class Job(Communicators):
 
     def add(self, numbers: Tensor) -> None:
         with self._talking():
-            self._finish([self.comm.Iallreduce(MPI.IN_PLACE, numbers.numpy(), MPI.SUM)])
+            self._wait_for([self.comm.Iallreduce(MPI.IN_PLACE, numbers.numpy(), MPI.SUM)])
 
-    def agree(self, number: int) -> int:
+    def max_over_ranks(self, number: int) -> int:
         numbers = np.array([number], dtype=np.int64)
         with self._talking():
-            self._finish([self.comm.Iallreduce(MPI.IN_PLACE, numbers, MPI.MAX)])
+            self._wait_for([self.comm.Iallreduce(MPI.IN_PLACE, numbers, MPI.MAX)])
         return int(numbers[0])
 
-    def share(self, facts: Any) -> list[Any]:
+    def all_gather(self, facts: Any) -> list[Any]:
         text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+        length = np.array([len(text)], dtype=np.int64)
         lengths = np.empty(self.num_ranks, dtype=np.int64)
         with self._talking():
-            self._finish([self.comm.Iallgather(np.array([len(text)], dtype=np.int64), lengths)])
+            self._wait_for([self.comm.Iallgather(length, lengths)])
             texts = np.empty(lengths.sum(), dtype=np.uint8)
-            self._finish([self.comm.Iallgatherv(text, [texts, lengths.tolist()])])
-        ends = lengths.cumsum()
-        return [
-            json.loads(texts[end - length : end].tobytes())
-            for end, length in zip(ends, lengths, strict=True)
-        ]
+            self._wait_for([self.comm.Iallgatherv(text, [texts, lengths.tolist()])])
+        ends = lengths.cumsum().tolist()
+        starts = [0, *ends[:-1]]
+        return [json.loads(texts[a:b].tobytes()) for a, b in zip(starts, ends, strict=True)]
 
     # Waiting
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Signals wait for a moment at which no request can get lost."""
+        """Delay signals to a moment at which no request can get lost."""
         within, self._is_talking = self._is_talking, True
         try:
             yield
         except MPI.Exception as error:
-            self._miss(error)
+            self._handle(error)
         finally:
             self._is_talking = within
         if not within:
-            self._heed_signals()
+            self._obey_signals()
 
-    def _finish(self, requests: list[MPI.Request]) -> None:
+    def _wait_for(self, requests: list[MPI.Request]) -> None:
         try:
             self._wait(lambda: MPI.Request.Testall(requests))
         except BaseException:
@@ -139,38 +146,50 @@ class Job(Communicators):
             raise
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
-        """With more ranks than cores, who waits must not keep a core from those that it waits for."""
+        """Wait, but leave the core to others: there may be more ranks than cores."""
         began = time.perf_counter()
         while not is_over():
             waited = time.perf_counter() - began
             if waited < SPIN:
                 os.sched_yield()
             else:
-                self._heed()
-                time.sleep(min(max(waited / 10, NAP[0]), NAP[1]))
+                self._obey()
+                time.sleep(min(max(waited / 10, SHORTEST), LONGEST))
 
-    def _heed(self) -> None:
+    def _obey(self) -> None:
         """Raise what a signal or another rank asks for."""
-        self._heed_signals()
+        self._obey_signals()
         message = MPI.Status()
         while self.control.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, message):
             text = np.empty(message.Get_count(MPI.BYTE), dtype=np.uint8)
             self.control.Recv(text, message.Get_source(), message.Get_tag())
-            told = json.loads(text.tobytes())
-            if told is not None:
+            news = json.loads(text.tobytes())
+            if news is not None:
                 self._was_told = True
-                raise (Interrupted if told["status"] == 130 else UserError)(told["sentence"])
+                kind = Interrupted if news["status"] == 130 else UserError
+                raise kind(news["message"])
             self._was_signalled = True
-            self._heed_signals()
+            self._obey_signals()
 
-    def _heed_signals(self) -> None:
+    def _obey_signals(self) -> None:
         if self._was_signalled and not (self.is_stopping or self._is_recovering):
+            raise KeyboardInterrupt
+
+    def _on_signal(self, *_: object) -> None:
+        """Obey the first signal only.
+
+        A second one, as from a time limit that signals twice, would interrupt the saving.
+        """
+        if self._was_signalled:
+            return
+        self._was_signalled = True
+        if not (self._is_talking or self.is_stopping):
             raise KeyboardInterrupt
 
     # Ending
 
     def recover(self) -> None:
-        """Signals wait; if one has come to any rank, all hear of it."""
+        """Connect the remaining ranks; a signal to any of them then stops them all."""
         self._is_talking = self._is_recovering = True
         self.is_stopping = self.is_stopping or self._was_signalled
         self._given_up += self._unsent
@@ -181,54 +200,46 @@ class Job(Communicators):
             self._is_talking = self._is_recovering = False
             self._was_signalled = self._was_signalled or self.is_stopping
 
-    def conclude(self) -> None:
+    def finish(self) -> None:
         with self._talking():
-            self._finish([self.comm.Ibarrier()])
-            if not self.is_stopping:  # otherwise what was under way is never received
-                self._finish([request for request, _ in self._unsent])
-            if survives_losses():
-                settled = self._settle(
-                    OVER if self.lost or self.base.Get_failed().size else OVER | WHOLE
-                )
+            self._wait_for([self.comm.Ibarrier()])
+            if not self.is_stopping:  # after an interruption nobody receives pending messages
+                self._wait_for([request for request, _ in self._unsent])
+            if survives_failures():
+                is_reduced = bool(self.lost or self.base.Get_failed().size)
+                settled = self._settle(OVER if is_reduced else OVER | WHOLE)
                 if not settled & OVER:
                     self._revoke()
                 self._is_whole = bool(settled & WHOLE)
         self._unsent.clear()
-        self._is_concluded = True
+        self._is_finished = True
 
-    def _on_signal(self, *_: object) -> None:
-        """Once: what follows, as from a time limit that signals twice, would cut off what the first one saves."""
-        if self._was_signalled:
-            return
-        self._was_signalled = True
-        if not (self._is_talking or self.is_stopping):
-            raise KeyboardInterrupt
-
-    def halt(self) -> None:
+    def interrupt(self) -> None:
         self.is_stopping = self._was_signalled = True
         self._tell(None)
         self.comm = self.spare
 
     def _tell(self, news: dict[str, Any] | None) -> None:
-        """All other ranks, what ends the job; None: only that it was interrupted."""
+        """Tell all other ranks what ends the job; None means an interruption."""
         text = torch.frombuffer(bytearray(json.dumps(news).encode()), dtype=torch.uint8)
         for other in range(self.num_ranks):
             if other != self.rank:
-                with suppress(MPI.Exception):  # a rank that is lost will be missed
+                with suppress(MPI.Exception):  # a lost rank will be noticed elsewhere
                     self._unsent.append((self.control.Isend(_raw(text), other), text))
 
     def __exit__(self, *exception: Any) -> None:
         error = exception[1]
         try:
-            if error is None and not self._is_concluded:
-                self.conclude()
+            if error is None and not self._is_finished:
+                self.finish()
         except BaseException as late:
             if not is_user_error(late):
                 raise
             error = late
         self._restore_handlers()
         if error is not None and not is_user_error(error):
-            return
+            return  # with our hook for exceptions: it aborts the other ranks
+        sys.excepthook = self._excepthook
         if error is None and self._is_whole:
             for comm in (self.comm, self.control, self.spare):
                 comm.Free()
@@ -237,26 +248,27 @@ class Job(Communicators):
         if error is None:
             return
         if not (self._was_told or isinstance(error, Interrupted)):
-            place = f" (rank {self.origin} on {self.host})" if self.rank else ""
-            self._tell({"sentence": explain(error) + place, "status": exit_status(error)})
+            place = f" (rank {self.original_rank} on {self.host})" if self.rank else ""
+            self._tell({"message": explain(error) + place, "status": exit_status(error)})
         if self.rank > 0:
             raise ReportedElsewhere(explain(error), exit_status(error)) from error
         if error is not exception[1]:
             raise error
 
-    def _leave(self, exit_status: int) -> None:
-        """In good order, for otherwise the launcher would complain. The job's exit status is rank 0's.
+    def _leave(self, status: int) -> None:
+        """Leave the job in good order. The exit status of the job is that of rank 0.
 
-        The launcher returns when the first rank ends with another status than 0: that one has to have spoken by then,
-        and the rest to be gone. Finalize might wait for ranks that are lost.
+        The launcher returns when the first rank exits with a status other than 0. So rank 0 must
+        have printed its message by then, and the others must be gone. MPI_Finalize could wait for
+        lost ranks.
         """
-        if survives_losses():
+        if survives_failures():
             self._settle(OVER)
         elif not MPI.Is_finalized():
             MPI.Finalize()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0 if self.rank > 0 else exit_status)
+        os._exit(0 if self.rank > 0 else status)
 
     def _restore_handlers(self) -> None:
         for number, handler in self._handlers.items():
@@ -269,6 +281,7 @@ def _raw(buffer: Tensor) -> Any:
 
 
 def _abort(*exception: Any) -> None:
+    """Print an exception that nobody caught, then abort the job."""
     sys.__excepthook__(*exception)
     sys.stderr.flush()
     MPI.COMM_WORLD.Abort(1)

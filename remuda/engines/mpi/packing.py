@@ -1,4 +1,4 @@
-"""Rows as flat bytes, one leaf after the other, and what a receiver has to know to put them together again."""
+"""Pack rows into flat bytes, one leaf after the other, and describe them for the receiver."""
 
 import json
 import sys
@@ -12,24 +12,20 @@ from remuda.tensors.trees import Tree
 
 
 def row_bytes(leaves: Sequence[Tensor]) -> int:
-    """Bytes of one row of all leaves."""
+    """Return the bytes of one row of all leaves."""
     return sum(leaf[:1].numel() * leaf.element_size() for leaf in leaves)
 
 
 def pack(leaves: Sequence[Tensor], rows: slice | list[int]) -> Tensor:
-    """The chosen rows of all leaves as bytes; must not be changed, it may be a view."""
+    """Return the chosen rows of all leaves as bytes. Do not change them: they may be a view."""
     parts = [_flat(leaf.detach()[rows].contiguous()) for leaf in leaves]
-    return (
-        parts[0]
-        if len(parts) == 1
-        else torch.cat(parts)
-        if parts
-        else torch.empty(0, dtype=torch.uint8)
-    )
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
 
 
 def unpack(buffer: Tensor, leaves: Sequence[Tensor], rows: slice) -> None:
-    """Overwrite a stretch of rows of contiguous leaves by what ``pack`` has made of as many."""
+    """Overwrite a slice of rows of contiguous leaves with bytes that ``pack`` made."""
     position = 0
     for leaf in leaves:
         target = _flat(leaf[rows])
@@ -39,12 +35,12 @@ def unpack(buffer: Tensor, leaves: Sequence[Tensor], rows: slice) -> None:
 
 
 def _flat(leaf: Tensor) -> Tensor:
-    """The bytes of a contiguous tensor; one with a single element counts as such whatever its strides."""
+    """View a contiguous tensor as bytes; a single element is contiguous whatever its strides."""
     return leaf.as_strided((leaf.numel(),), (1,)).view(torch.uint8)
 
 
 def describe(rows: Tree) -> str:
-    """The structure, types and shapes of a row, whatever the number of rows."""
+    """Describe the structure, types and shapes of a row as text."""
     return json.dumps(_describe(rows))
 
 
@@ -57,12 +53,12 @@ def _describe(rows: Tree) -> Any:
     if not hasattr(rows, "_fields"):
         return {"tuple": children}
     cls = type(rows)
-    _find(cls.__module__, cls.__qualname__)  # the sender complains, not the receiver
+    _find(cls.__module__, cls.__qualname__)  # so that the sender reports an error, not the receiver
     return {"module": cls.__module__, "class": cls.__qualname__, "tuple": children}
 
 
 def build(description: str, num_rows: int, device: torch.device) -> Tree:
-    """Rows of that description, not yet filled."""
+    """Allocate rows of this description without filling them."""
     return _build(json.loads(description), num_rows, device)
 
 
@@ -73,13 +69,16 @@ def _build(value: Any, num_rows: int, device: torch.device) -> Tree:
     if "dict" in value:
         return {name: _build(child, num_rows, device) for name, child in value["dict"].items()}
     children: Iterator[Tree] = (_build(child, num_rows, device) for child in value["tuple"])
-    return (
-        _find(value["module"], value["class"])(*children) if "class" in value else tuple(children)
-    )
+    if "class" in value:
+        return _find(value["module"], value["class"])(*children)
+    return tuple(children)
 
 
 def _find(module: str, name: str) -> type:
-    """A named tuple's class. All ranks run one program, so it is there, and nothing is imported by a message."""
+    """Find the class of a named tuple among the loaded modules.
+
+    All ranks run the same program, so the module is loaded. A message never imports anything.
+    """
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)

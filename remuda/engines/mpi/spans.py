@@ -1,4 +1,4 @@
-"""Which rank hosts which members, and whose rows it needs."""
+"""Which rank hosts which members, and which rows it needs from the others."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from remuda.errors import UserError
+from remuda.system.text import count
 
 
 def spans(size: int, num_ranks: int) -> list[range]:
-    """Members split into contiguous spans, one for each rank, whose lengths differ by one at most."""
+    """Split the members into one contiguous span per rank; lengths differ by at most one."""
     if num_ranks > size:
         raise UserError(
-            f"{num_ranks} ranks are more than the {size} {'member' if size == 1 else 'members'} they would host: "
+            f"{num_ranks} ranks are more than the {count(size, 'member')} they would host: "
             f"start {size} or fewer"
         )
     each, rest = divmod(size, num_ranks)
@@ -22,34 +23,35 @@ def spans(size: int, num_ranks: int) -> list[range]:
 
 
 class Delivery(NamedTuple):
-    """How one rank comes by the rows that its members take.
+    """How one rank receives the rows that its members take.
 
-    The rows it needs, each once and in the order of their members, are its *pool*; what comes from one rank is a
-    stretch of it, because ranks host spans.
+    The *pool* holds every row that the rank needs, once, in the order of their members. Ranks host
+    spans, so the rows from one rank are a slice of the pool.
     """
 
-    needed: list[int]  # ids of the members in the pool
-    incoming: dict[
-        int, slice
-    ]  # by rank: the stretch of the pool that it fills; also the rank's own
-    outgoing: dict[int, list[int]]  # by other rank: the local rows that it needs from here
-    places: Tensor  # (members here,) or (members here, K): where in the pool each taken row is
+    needed: list[int]  # members whose rows are in the pool
+    incoming: dict[int, slice]  # by rank, this one included: the slice of the pool that it fills
+    outgoing: dict[int, list[int]]  # by other rank: the rows of this rank that it needs
+    places: Tensor  # (members here,) or (members here, K): the position of each row in the pool
 
 
-def deliver(source: Tensor, hosts: list[range], rank: int) -> Delivery:
-    """The plan of one rank for a table that all ranks know; an entry is the id of the member whose row is taken."""
+def deliver(source: Tensor, hosted: list[range], rank: int) -> Delivery:
+    """Plan the messages of one rank.
+
+    ``source`` is a table that all ranks know: its entries are the members whose rows are taken.
+    ``hosted`` are the spans of all ranks.
+    """
     source = source.cpu()
-    wanted = [torch.unique(source[host.start : host.stop]) for host in hosts]  # ascending
-    needed = wanted[rank]
+    wanted = [torch.unique(source[span.start : span.stop]) for span in hosted]  # ascending
+    needed, own = wanted[rank], hosted[rank]
     incoming, outgoing = {}, {}
-    for other, host in enumerate(hosts):
-        first, last = torch.searchsorted(needed, torch.tensor([host.start, host.stop])).tolist()
+    for other, span in enumerate(hosted):
+        first, last = torch.searchsorted(needed, torch.tensor([span.start, span.stop])).tolist()
         if last > first:
             incoming[other] = slice(first, last)
-        mine = wanted[other][
-            (wanted[other] >= hosts[rank].start) & (wanted[other] < hosts[rank].stop)
-        ]
+        theirs = wanted[other]
+        mine = theirs[(theirs >= own.start) & (theirs < own.stop)]
         if other != rank and len(mine):
-            outgoing[other] = (mine - hosts[rank].start).tolist()
-    here = source[hosts[rank].start : hosts[rank].stop].contiguous()
+            outgoing[other] = (mine - own.start).tolist()
+    here = source[own.start : own.stop].contiguous()
     return Delivery(needed.tolist(), incoming, outgoing, torch.searchsorted(needed, here))

@@ -1,0 +1,114 @@
+"""A configuration that is ready to train: data, strategy and engine together."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remuda.data.batches import Batches
+from remuda.engines import Communicator, Engine, Metered, Stacked
+from remuda.model.model import Model
+from remuda.record import DataFacts, checkpoints
+from remuda.record.checkpoints import Checkpoint
+from remuda.strategies import Context, Strategy
+from remuda.tensors import trees
+
+
+@dataclass(frozen=True, kw_only=True)
+class Herd:
+    """Everything that a training loop needs, except the state."""
+
+    strategy: Strategy
+    context: Context
+    engine: Metered
+    communicator: Communicator
+    batches: Batches
+    facts: DataFacts
+    num_batches: int  # of real data, per member and round
+    member_ids: list[int]  # by position in the population; they do not change when ranks fail
+
+    @property
+    def num_steps(self) -> int:
+        """Generator updates of every member in a round."""
+        return self.strategy.steps_in(self.num_batches)
+
+    @property
+    def num_labels(self) -> int:
+        """Labels that the trained model knows."""
+        return self.strategy.num_labels(self.context.gan, self.engine.size)
+
+    @property
+    def hosted_ids(self) -> list[int]:
+        """The ids of the members of this process."""
+        return [self.member_ids[member] for member in self.engine.members]
+
+    @property
+    def images_per_round(self) -> int:
+        """Real images that all members together see in a round."""
+        return self.engine.size * self.num_batches * self.strategy.batch_size
+
+    def start(self) -> Any:
+        """Return the state before the first round."""
+        return self.strategy.init(self.context, self.engine)
+
+    def restore(self, checkpoint: Checkpoint | None) -> Any:
+        """Return the state of a checkpoint.
+
+        Rank 0 reads it; the other ranks pass None and receive their rows.
+        """
+        whole = self.start() if checkpoint is None else self._read(checkpoint)
+        rows = self._unmetered.scatter(lambda rows: rows, self.strategy.rows(whole))
+        return trees.to(self.strategy.with_rows(whole, rows), self.engine.device)
+
+    def _read(self, checkpoint: Checkpoint) -> Any:
+        saved = checkpoints.members(checkpoint)
+        like = self.strategy.init(self.context, Stacked(len(saved)))
+        whole = checkpoints.load(checkpoint, like)
+        if saved == self.member_ids:
+            return whole
+        is_older_than_failure = set(self.member_ids) < set(saved)
+        if self.strategy.on_failure == "drop" and is_older_than_failure:
+            kept = torch.tensor([saved.index(member) for member in self.member_ids])
+            rows = trees.row(self.strategy.rows(whole), kept)
+            return self.strategy.with_rows(whole, rows)
+        return self.strategy.resize(whole, self.engine.size)
+
+    def collect(self, state: Any) -> Any:
+        """Return the state of all members at rank 0; the other ranks must not use the result."""
+        rows = self._unmetered.gather(lambda _, rows: rows, (), self.strategy.rows(state))
+        return self.strategy.with_rows(state, rows)
+
+    def round(self, state: Any, t: int) -> tuple[Any, dict[str, list[float]]]:
+        """Run round t; return the new state and, at rank 0, the metrics of all members."""
+        state, metrics = self.step(state, t)
+        return state, self.report(metrics)
+
+    def step(self, state: Any, t: int) -> tuple[Any, dict[str, Tensor]]:
+        """Run round t; return the new state and the metrics of the members hosted here."""
+        self.engine.reset()
+        real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
+        return self.strategy.round(self.context, self.engine, state, real, t)
+
+    def report(self, metrics: dict[str, Tensor]) -> dict[str, list[float]]:
+        """Return the metrics of all members at rank 0, and nothing at the other ranks."""
+        everyone = self._unmetered.gather(lambda _, rows: rows, (), metrics) or {}
+        return {name: values.tolist() for name, values in everyone.items()}
+
+    @property
+    def _unmetered(self) -> Engine:
+        """The engine for bookkeeping, which is not traffic of the algorithm."""
+        return self.engine.engine
+
+    def traffic(self) -> dict[str, int]:
+        """Return the bytes sent in the last round, by verb and direction."""
+        sent = self.engine.bytes.items()
+        return {f"{verb} {direction}": number for (verb, direction), number in sent if number}
+
+    def routines(self) -> dict[str, float]:
+        """Return the seconds of the last round's routines, if the strategy names some."""
+        return {name: round(seconds, 4) for name, seconds in self.engine.seconds.items()}
+
+    def model(self, state: Any, t: int) -> Model:
+        """Return the model after round t; the state holds all members."""
+        return Model(self.strategy, self.context, state, self.facts, self.num_labels, t)

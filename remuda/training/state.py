@@ -1,0 +1,99 @@
+"""The state of a training run in one value: what has been done, and what comes next."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from remuda.cluster.heartbeats import Heartbeat
+from remuda.config import RunConfig
+from remuda.engines import Communicator
+from remuda.record import Record
+from remuda.training.herd import Herd
+from remuda.training.progress import Progress
+from remuda.training.recorder import NoRecorder
+
+Action = Literal["drop", "move", "stop"]  # what becomes of the members of lost ranks
+
+
+class Phase(Enum):
+    """What a process does next. Each phase is one function of ``loop`` or ``failures``."""
+
+    MEET = auto()  # after a failure or an interruption: agree about the last common round
+    NOTE = auto()  # record lost ranks, and decide what becomes of their members
+    SHRINK = auto()  # assemble the remaining members
+    STOP = auto()  # save and end, because the user asks for it
+    ASSEMBLE = auto()  # put data, strategy and engine together
+    OPEN = auto()  # create or open the record
+    RESTORE = auto()  # read the newest checkpoint, or make the first state
+    WATCH = auto()  # start the heartbeat
+    BEGIN = auto()  # announce the start
+    KEEP = auto()  # draw samples, score and save, where due
+    COMPUTE = auto()  # run one round
+    RECORD = auto()  # write the round down; every rank agrees that it is done
+    FINISH = auto()  # wait for the other ranks
+    DONE = auto()
+
+
+class Position(NamedTuple):
+    """A whole round and the state after it."""
+
+    round: int
+    state: Any
+
+
+class Result(NamedTuple):
+    """What a round brought, before it is recorded."""
+
+    metrics: dict[str, Tensor]  # of the members hosted here
+    began: float  # the time at which it started
+
+
+class Start(NamedTuple):
+    """The members and ranks with which the run last started."""
+
+    num_members: int
+    ranks: Sequence[int]  # their original numbers
+    num_classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What does not change while a process trains."""
+
+    communicator: Communicator
+    progress: Progress
+    is_new: bool  # a new run, not a resumed one
+    action: Action
+    resources: ExitStack = field(default_factory=ExitStack)  # the recorder
+    heartbeats: ExitStack = field(default_factory=ExitStack)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The state of one process's part in a run.
+
+    After a failure some ranks may be further than others, and more ranks may fail before they
+    have met. So decisions then depend only on what all remaining ranks have told each other.
+    """
+
+    phase: Phase
+    folder: Path
+    whole: RunConfig  # with the members that were lost since the run last started
+    config: RunConfig  # without them
+    is_divided: bool = False  # the record says which rank has which data
+    has_failures: bool = False  # ranks were lost, and nothing was decided yet
+    num_noted: int = 0  # lost ranks that are in the record
+    record: Record | None = None
+    recorder: NoRecorder | None = None
+    heartbeat: Heartbeat | None = None
+    herd: Herd | None = None
+    start: Start | None = None
+    reached: Position | None = None  # the last round that is recorded; None before the start
+    ahead: Position | None = None  # the last round that is computed
+    result: Result | None = None  # of the round ahead
+    is_saved: bool = False  # the checkpoint of the reached round exists
