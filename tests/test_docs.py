@@ -1,4 +1,4 @@
-"""The documentation says what the code does: keys, flags, figures and links agree, and code blocks run."""
+"""Check that the documentation agrees with the code: keys, flags, figures, links, code blocks."""
 
 import re
 import tomllib
@@ -23,7 +23,7 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def rows(path: Path) -> list[list[str]]:
-    """The cells of all tables."""
+    """Return the cells of all tables in a page."""
     lines = path.read_text().splitlines()
     return [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -44,7 +44,7 @@ def relative(path: Path) -> str:
 
 
 def settable() -> set[tuple[str, str]]:
-    """Every key of every section and class, with its default as TOML has it."""
+    """Return every key of every section and class, with its default as in TOML."""
     found = {(f"{section}.name", repr(name)) for section, name in config.DEFAULT_NAMES.items()}
     classes = [(section, cls) for section, cls in config.PLAIN.items()]
     classes += [(section, cls) for section, known in config.NAMED.items() for cls in known.values()]
@@ -52,59 +52,44 @@ def settable() -> set[tuple[str, str]]:
         for f in fields(cls):
             if f.init:
                 assert f.default is not MISSING
-                found.add(
-                    (
-                        f"{section}.{f.name}",
-                        repr(list(f.default) if isinstance(f.default, tuple) else f.default),
-                    )
-                )
+                default = list(f.default) if isinstance(f.default, tuple) else f.default
+                found.add((f"{section}.{f.name}", repr(default)))
     return found
 
 
 def test_every_key_is_documented_with_its_default():
     documented = set()
-    for key, default, *_ in (
-        row for row in rows(DOCS / "configuration.md") if re.match(r"`\w+\.\w+`", row[0])
-    ):
-        documented.add(
-            (key.strip("`"), repr(tomllib.loads(f"value = {default.strip('`')}")["value"]))
-        )
-    names = {
-        (f"{section}.name", repr(name)) for section, name in config.DEFAULT_NAMES.items()
-    }  # said in sentences
+    for key, default, *_ in rows(DOCS / "configuration.md"):
+        if re.match(r"`\w+\.\w+`", key):
+            value = tomllib.loads(f"value = {default.strip('`')}")["value"]
+            documented.add((key.strip("`"), repr(value)))
+    # Sentences, not tables, list the names of classes.
+    names = {(f"{section}.name", repr(name)) for section, name in config.DEFAULT_NAMES.items()}
     text = (DOCS / "configuration.md").read_text()
-    assert all(
-        f"`{key}` is" in text and f'`"{default[1:-1]}"` (the default)' in text
-        for key, default in names
-    )
+    for key, default in names:
+        assert f"`{key}` is" in text and f'`"{default[1:-1]}"` (the default)' in text
     assert documented == settable() - names
 
 
 def test_every_choice_is_documented():
     text = (DOCS / "configuration.md").read_text()
-    for section, cls in [
-        *config.PLAIN.items(),
-        ("networks", DCGAN),
-        ("networks", MLP),
-        ("strategy", Strategy),
-    ]:
-        for f in fields(cls):
-            for choice in (
-                getattr(f.type, "__args__", ()) if f.init and "Literal" in str(f.type) else ()
-            ):
+    named = [("networks", DCGAN), ("networks", MLP), ("strategy", Strategy)]
+    for section, cls in [*config.PLAIN.items(), *named]:
+        literals = [f for f in fields(cls) if f.init and "Literal" in str(f.type)]
+        for f in literals:
+            for choice in getattr(f.type, "__args__", ()):
                 assert f"`{choice}`" in text, f"{section}.{f.name}={choice}"
     for known in config.NAMED.values():
         assert all(f'"{name}"' in text for name in known)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=relative)
-def test_what_is_set_exists(path):
+def test_settings_in_examples_exist(path):
     known = {key for key, _ in settable()}
-    used = re.findall(r"--set (\w+\.\w+)=", path.read_text()) + re.findall(
-        r'"(\w+\.\w+)=', path.read_text()
-    )
+    text = path.read_text()
+    used = re.findall(r"--set (\w+\.\w+)=", text) + re.findall(r'"(\w+\.\w+)=', text)
     assert set(used) - {"section.key", "A.B"} <= known
-    if path.name != "extending.md":  # its strategy does not exist: below
+    if path.name != "extending.md":  # its strategy does not exist; tested below
         for text in blocks(path, "toml"):
             config.from_dict(tomllib.loads(text))
 
@@ -117,20 +102,15 @@ def test_every_command_and_flag_is_documented():
     sections = dict(re.findall(r"^## remuda (\w+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
     assert set(sections) == set(COMMANDS)
     for name, command in COMMANDS.items():
-        flags = {
-            option
-            for parameter in command.params
-            for option in parameter.opts
-            if option.startswith("--")
-        }
+        options = {option for parameter in command.params for option in parameter.opts}
+        flags = {option for option in options if option.startswith("--")}
         assert set(re.findall(r"^\| `(--[a-z-]+)", sections[name], re.MULTILINE)) == flags, name
 
 
 @pytest.mark.parametrize("path", PAGES, ids=relative)
 def test_commands_that_are_shown_exist(path):
-    for name, rest in re.findall(
-        r"^(?:\$ )?remuda (\w+)(.*)$", "\n".join(blocks(path, r"\w*")), re.MULTILINE
-    ):
+    text = "\n".join(blocks(path, r"\w*"))
+    for name, rest in re.findall(r"^(?:\$ )?remuda (\w+)(.*)$", text, re.MULTILINE):
         known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, f"remuda {name}{rest}"
 
@@ -161,10 +141,9 @@ def test_links_lead_somewhere(path):
 
 
 def test_the_map_knows_every_page():
-    links = re.findall(r"\]\(([^)#]+)", (DOCS / "index.md").read_text())
-    assert {(DOCS / link).resolve() for link in links} >= set(DOCS.rglob("*.md")) - {
-        DOCS / "index.md"
-    }
+    index = DOCS / "index.md"
+    links = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)", index.read_text())}
+    assert links >= set(DOCS.rglob("*.md")) - {index}
 
 
 # Figures
@@ -188,7 +167,7 @@ def test_parameter_counts():
 
 
 def test_the_papers_figures_are_those_of_the_recipes():
-    """A recipe that quotes a paper stands in a table beside the same numbers."""
+    """Some table shows each recipe that quotes a paper next to the same numbers."""
     page = [row for path in (DOCS / "strategies").glob("*.md") for row in rows(path)]
     for name in recipes.names():
         paper = recipes.recipe(name).paper
@@ -216,7 +195,7 @@ def test_every_recipe_is_mentioned():
     ],
 )
 def test_python_blocks_run_in_order(pages, tmp_path, monkeypatch):
-    """The record's page reads what the README's code has trained."""
+    """The page on the record reads the run that the README's code trains."""
     monkeypatch.chdir(tmp_path)
     namespace: dict = {}
     for page in pages:
@@ -226,7 +205,7 @@ def test_python_blocks_run_in_order(pages, tmp_path, monkeypatch):
 
 
 def test_the_strategy_of_the_guide(tmp_path, monkeypatch, toy_data):
-    """As a module of its own, under the contract that every strategy is tested by, and through a whole run."""
+    """It passes the contract tests of all strategies as a module, and trains a whole run."""
     (text,) = blocks(DOCS / "extending.md", "python")
     (tmp_path / "carousel.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
