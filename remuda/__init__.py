@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from remuda.errors import Interrupted, UserError
 from remuda.system.choices import lazy_exports
+from remuda.system.version import __version__
 
 if TYPE_CHECKING:
     from remuda.config import RunConfig
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from remuda.training.progress import Progress
     from remuda.training.run import resume, run
 
-__version__ = "0.1.0"
-
 __all__ = [
     "DATASETS",
     "ENGINES",
@@ -43,6 +42,7 @@ __all__ = [
     "Stacked",
     "Strategy",
     "UserError",
+    "__version__",
     "assemble",
     "compare",
     "load",

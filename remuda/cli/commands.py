@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-import remuda
 from remuda.cli.common import app, say
+from remuda.system.version import __version__
 
 # The help text lists the commands in this order.
 # isort: off
@@ -20,7 +20,7 @@ __all__ = ["app", "cellular", "facts", "results", "training"]
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        say(f"remuda {remuda.__version__}")
+        say(f"remuda {__version__}")
         raise typer.Exit
 
 

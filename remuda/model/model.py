@@ -17,6 +17,7 @@ from remuda.record import DataFacts, Record, checkpoints
 from remuda.strategies import Context, Strategy
 from remuda.system.devices import find_device
 from remuda.system.memory import available_bytes
+from remuda.system.pytorch import tf32
 from remuda.system.text import Notify, ignore
 from remuda.tensors import random, trees
 
@@ -54,7 +55,8 @@ class Model:
         labels = labels.to(device)
         chunks = []
         for part in torch.arange(len(labels), device=device).split(CHUNK[device.type]):
-            images = self.strategy.generate(self.context, self.state, noise[part], labels[part])
+            with tf32(True):  # on a GPU, samples are drawn as in training
+                images = self.strategy.generate(self.context, self.state, noise[part], labels[part])
             if not images.isfinite().all():
                 raise UserError(
                     f"the model of round {self.round} generates NaN: use an earlier checkpoint"

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from remuda.system.choices import load
+from remuda.system.version import __version__
 
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn")
 
@@ -21,7 +21,7 @@ def describe(device: torch.device) -> dict[str, Any]:
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "remuda": load("remuda:__version__"),
+        "remuda": __version__,
         "revision": _revision(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},

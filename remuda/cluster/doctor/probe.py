@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
-import remuda
 from remuda.cluster import launch
 from remuda.cluster.environment import rank_from_environment
 from remuda.config import EngineConfig
 from remuda.engines import Communicator
 from remuda.errors import ReportedElsewhere, exit_status, explain, is_user_error
 from remuda.system.devices import usable_cores
+from remuda.system.version import __version__
 
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
 NUM_SUMMED = 625_000  # float64, 5 MB
@@ -60,7 +60,7 @@ def _own_facts(communicator: Communicator) -> dict[str, Any]:
         "num_sharing": communicator.num_sharing,
         "device": f"cuda:{communicator.local_rank % num_gpus}" if num_gpus else "cpu",
         "folder": [str(folder), folder.stat().st_ino, folder.stat().st_mtime_ns],
-        "versions": f"remuda {remuda.__version__}, PyTorch {torch.__version__}, "
+        "versions": f"remuda {__version__}, PyTorch {torch.__version__}, "
         f"Python {platform.python_version()}",
     }
 
