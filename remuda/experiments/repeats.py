@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from remuda.config import RunConfig
+from remuda.engines import ENGINES
 from remuda.errors import UserError
 from remuda.record import Reader, Record
 from remuda.reports.compare.groups import settings
@@ -50,7 +51,7 @@ def repeat(
             f"--seeds must be at least 1 and --first-seed at least 0, not {num_seeds} and "
             f"{first_seed}"
         )
-    if config.engine.name == "mpi":
+    if ENGINES[config.engine.name].spans_processes:
         raise UserError(
             "remuda repeat trains in one process: leave engine.name at stacked, or run remuda "
             "train with --seed for each seed"

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from remuda import config
 from remuda.experiments import bench
@@ -89,3 +90,10 @@ def test_times_are_divided_by_the_steps_that_were_made(
 def test_a_measurement_prints_nothing(tiny, capfd):
     bench.measure(config.from_dict(tiny), num_steps=1)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_measurement_restores_the_settings_of_pytorch(tiny):
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    tiny["engine"] |= {"threads": before[0] + 1, "deterministic": True}
+    bench.measure(config.from_dict(tiny), num_steps=1)
+    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before

@@ -189,3 +189,8 @@ def test_more_seeds_than_the_compiler_caches(small, tmp_path, monkeypatch):
 
     monkeypatch.setattr(repeating, "run", compile_and_step)
     assert len(repeat(small, tmp_path, 10).finished) == 10
+
+
+def test_an_engine_of_several_processes_is_refused(small, tmp_path):
+    with pytest.raises(UserError, match=r"leave engine\.name at stacked"):
+        repeat(changed(small, "engine", name="mpi"), tmp_path, 1)
