@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class Model:
         labels = labels.to(device)
         chunks = []
         for part in torch.arange(len(labels), device=device).split(CHUNK[device.type]):
-            with tf32(True):  # on a GPU, samples are drawn as in training
+            with tf32(True) if device.type == "cuda" else nullcontext():  # as in training
                 images = self.strategy.generate(self.context, self.state, noise[part], labels[part])
             if not images.isfinite().all():
                 raise UserError(

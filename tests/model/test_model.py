@@ -90,7 +90,7 @@ def test_points_are_floats(runs):
 def test_an_earlier_checkpoint_can_be_loaded(runs):
     early, late = remuda.load(runs / "herd", checkpoint=1), remuda.load(runs / "herd")
     assert (early.round, late.round) == (1, 2)
-    with pytest.raises(UserError, match="there are 1, 2"):
+    with pytest.raises(UserError, match="choose one of 1, 2"):
         remuda.load(runs / "herd", checkpoint=7)
 
 
