@@ -58,7 +58,7 @@ class EngineConfig:
             if getattr(self, name) < 0:
                 raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
         self._check_heartbeats()
-        if self.ranks and not self.spans_processes:
+        if self.ranks and not ENGINES[self.name].spans_processes:
             raise UserError(f"engine.ranks={self.ranks} requires MPI: add --engine mpi")
 
     def _check_heartbeats(self) -> None:
@@ -70,11 +70,6 @@ class EngineConfig:
                 f"engine.heartbeat_limit must be 0 or at least engine.heartbeat_timeout={timeout}, "
                 f"not {limit}"
             )
-
-    @property
-    def spans_processes(self) -> bool:
-        """Whether this engine spreads the members over several processes."""
-        return getattr(ENGINES[self.name], "spans_processes", self.name == "mpi")
 
 
 @dataclass(frozen=True, kw_only=True)
