@@ -1,4 +1,5 @@
-"""The loop by hand: data, strategy and engine put together without a configuration or a record.
+"""Write the training loop yourself: data, strategy and engine, without a configuration.
+
 Usage: python examples/by_hand.py [OUT]
 """
 
@@ -33,9 +34,7 @@ state = strategy.init(context, engine)
 for t in range(1, ROUNDS + 1):
     real = batches.draw((t - 1) * STEPS, STEPS)  # images (members, batches, b, C, H, W)
     state, metrics = strategy.round(context, engine, state, real, t)
-    print(
-        f"round {t}", *(f"{name} {values.mean():.3f}" for name, values in metrics.items()), sep="  "
-    )
+    print(f"round {t}", {name: round(float(values.mean()), 3) for name, values in metrics.items()})
 
 labels = torch.arange(num_classes).repeat_interleave(8)
 noise = random.normal(torch.tensor(random.key(SEED, "sample")), (len(labels), networks.latent))

@@ -1,30 +1,27 @@
-"""A strategy of one's own, outside of the package: pairs in a ring that take the mean with their two neighbours.
+"""Write your own strategy: pairs in a ring that average with their two neighbours.
+
 Usage: python examples/own_strategy.py [OUT]
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 
 from remuda import RunConfig, Strategy, assemble, save_grid
-from remuda.engines import Metered
 from remuda.networks import MLP
 from remuda.tensors import trees
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Strategy):
-    mix_every: int = 2  # rounds between two means, >= 1
+    mix_every: int = 2  # rounds between two averages, >= 1
     partitions: ClassVar[tuple[str, ...]] = ("iid", "dirichlet", "subset")
 
     def num_members(self, requested, num_classes):
         return requested or 5
-
-    def num_labels(self, gan, num_members):
-        return 0  # samples have no labels
 
     def init(self, context, engine):
         return self.new_pairs(context, engine)
@@ -32,34 +29,27 @@ class Ring(Strategy):
     def round(self, context, engine, state, real, t):
         state, metrics = self.train_pairs(context, engine, state, real, t)
         if t % self.mix_every == 0:
-            table = (
-                torch.arange(engine.size)[:, None] + torch.tensor([-1, 0, 1])
-            ) % engine.size  # (N, 3)
+            members = torch.arange(engine.size)[:, None]
+            table = (members + torch.tensor([-1, 0, 1])) % engine.size  # (N, 3)
             state = engine.map(mix, state, engine.take(state, table))
         return state, metrics
 
     def generate(self, context, state, noise, labels):
-        return context.gan.generate(trees.row(state, 0), noise, labels)  # member 0 speaks for all
+        return context.gan.sample(trees.row(state, 0), noise, labels)  # member 0 stands for all
 
 
 def mix(own, near):
-    """One member: the mean of its three rows; what is no number (dropout's keys) stays its own."""
-    return trees.map(
-        lambda mine, three: three.mean(0) if mine.is_floating_point() else mine, own, near
-    )
+    """Return the mean of a member's three rows; integers (dropout's keys) stay its own."""
+    return trees.map(lambda a, three: three.mean(0) if a.is_floating_point() else a, own, near)
 
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
-herd = assemble(
-    RunConfig(networks=MLP(hidden=128), strategy=Ring(batch_size=32, generator_lr=1e-3))
-)
-herd = replace(herd, engine=Metered(herd.engine))  # counts bytes
+strategy = Ring(batch_size=32, generator_lr=1e-3)
+herd = assemble(RunConfig(networks=MLP(hidden=128), strategy=strategy))
 state = herd.start()
 for t in range(1, 11):
     state, metrics = herd.round(state, t)
     print(f"round {t}  generator losses", *(f"{loss:.3f}" for loss in metrics["generator_loss"]))
 out.mkdir(parents=True, exist_ok=True)
 save_grid(herd.model(state, t).sample(64), 8, out / "own_strategy.png")
-print(
-    f"sent from member to member: {herd.engine.bytes['take', 'across']:,} bytes; {out / 'own_strategy.png'}"
-)
+print(f"sent by members in the last round: {herd.traffic()}; picture: {out / 'own_strategy.png'}")

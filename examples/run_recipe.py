@@ -1,4 +1,5 @@
-"""Train a recipe, load what it left, draw samples, save a picture.
+"""Train a recipe, load its model, draw samples, save a picture.
+
 Usage: python examples/run_recipe.py [OUT]
 """
 

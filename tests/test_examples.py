@@ -1,4 +1,4 @@
-"""The examples run as they are, each in a process of its own."""
+"""Run the examples as they are, each in its own process."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 FOLDER = Path(__file__).parents[1] / "examples"
-PICTURES = {  # what each leaves in the folder that it is given
+PICTURES = {  # what each writes into the given folder
     "run_recipe": "example-001/threes.png",
     "by_hand": "by_hand.png",
     "own_strategy": "own_strategy.png",

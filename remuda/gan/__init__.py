@@ -1,8 +1,8 @@
-"""One generator against one discriminator: losses, optimizer, step."""
+"""GANs: the losses, the optimizer and the training step of a generator and a discriminator."""
 
+from remuda.gan.gan import GAN, Overrides
 from remuda.gan.losses import LOSSES, Loss
 from remuda.gan.optimizers import Adam
 from remuda.gan.players import Pair, Player
-from remuda.gan.step import GAN, Rules
 
-__all__ = ["GAN", "LOSSES", "Adam", "Loss", "Pair", "Player", "Rules"]
+__all__ = ["GAN", "LOSSES", "Adam", "Loss", "Overrides", "Pair", "Player"]

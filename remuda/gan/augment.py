@@ -1,4 +1,4 @@
-"""What keeps a discriminator from learning few images by heart: it sees them, real and fake, a little changed."""
+"""Augmentation that keeps a discriminator from memorising a small data set."""
 
 import torch
 from torch import Tensor, nn
@@ -7,11 +7,11 @@ from remuda.tensors import random
 
 
 class Augmented(nn.Module):
-    """A discriminator that sees every image shifted, with zeros behind it, and with a square of zeros cut out.
+    """A discriminator that sees every image shifted and with a square of zeros cut out.
 
-    Both are drawn anew for each image at each pass, as by Zhao et al. 2020: since fakes are treated like real images,
-    and gradients find their way back, the generator does not learn to shift and to cut. The random stream lies in a buffer
-    that advances with every pass, as that of dropout.
+    Both are drawn for each image in each pass (Zhao et al. 2020). Fakes are treated like real
+    images and gradients flow through both changes, so the generator does not learn to shift and to
+    cut. Like that of dropout, the random stream is a buffer that advances with every pass.
     """
 
     key: Tensor
@@ -19,10 +19,8 @@ class Augmented(nn.Module):
     def __init__(self, network: nn.Module, shift: float, cutout: float):
         super().__init__()
         self.network = network
-        self.shift, self.cutout = (
-            shift,
-            cutout,
-        )  # at most, and the square's side: parts of the image's sides
+        self.shift = shift  # largest shift, as a part of the image's side
+        self.cutout = cutout  # side of the square, as a part of the image's side
         self.register_buffer("key", torch.randint(1 << 62, ()))
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -34,33 +32,42 @@ class Augmented(nn.Module):
 
 
 def shifted(images: Tensor, draws: Tensor, part: float) -> Tensor:
-    """Images (b, C, H, W), moved down and to the right by pixels from -part to part of the sides; draws (2, b)."""
-    down, right = (
-        _shift_matrix(draw, side, part, images)
-        for draw, side in zip(draws, images.shape[-2:], strict=True)
-    )
+    """Move images (b, C, H, W) down and right by -part to part of their sides.
+
+    ``draws`` (2, b) are uniform in [0, 1). Zeros fill the pixels that become free.
+    """
+    height, width = images.shape[-2:]
+    down = _shift_matrix(draws[0], height, part, images)
+    right = _shift_matrix(draws[1], width, part, images)
     return down @ images @ right.mT
 
 
 def _shift_matrix(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
-    """Of each image, (b, 1, side, side): products are exact, and so are their gradients, in any order of summation."""
+    """Return one matrix of zeros and ones per image, (b, 1, side, side).
+
+    Products with it are exact, and so are their gradients, in any order of summation.
+    """
     most, place = round(part * side), torch.arange(side, device=images.device)
     by = (draws * (2 * most + 1)).long() - most
     return (place[:, None] - place == by[:, None, None, None]).to(images.dtype)
 
 
 def cut(images: Tensor, draws: Tensor, part: float) -> Tensor:
-    """With zeros in a rectangle, whose centre may lie anywhere; its sides are part of the image's; draws (2, b)."""
-    rows, columns = (
-        _is_near(draw, side, part, images)
-        for draw, side in zip(draws, images.shape[-2:], strict=True)
-    )
+    """Put zeros into a rectangle of every image; its sides are ``part`` of the image's.
+
+    ``draws`` (2, b) are uniform in [0, 1) and place the centre anywhere in the image.
+    """
+    height, width = images.shape[-2:]
+    rows = _is_inside(draws[0], height, part, images)
+    columns = _is_inside(draws[1], width, part, images)
     return images.masked_fill(rows[:, None, :, None] & columns[:, None, None, :], 0.0)
 
 
-def _is_near(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
+def _is_inside(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
+    """Return which places along a side the rectangle covers, (b, side)."""
     length = round(part * side)
-    # As many places as keep the rectangle's centre in the image: at pixels, or between them if its length is even.
+    # As many starts as keep the centre in the image: centres lie at pixels, or between them if the
+    # length is even.
     start = (draws * (side + 1 - length % 2)).long() - length // 2
     place = torch.arange(side, device=images.device) - start[:, None]
     return (place >= 0) & (place < length)

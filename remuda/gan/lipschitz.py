@@ -1,4 +1,7 @@
-"""Ways to keep a critic Lipschitz: clipped weights and spectral normalisation (the gradient penalty is a loss)."""
+"""Ways to keep a critic Lipschitz: clipped weights and spectral normalisation.
+
+The third way, the gradient penalty, is a loss (see remuda.gan.losses).
+"""
 
 import torch
 from torch import Tensor, nn
@@ -6,15 +9,15 @@ from torch.func import functional_call
 
 
 def clip(params: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
-    """Every parameter into [-bound, bound], as in the first WGAN."""
+    """Clamp every parameter to [-bound, bound], as in the first WGAN."""
     return {name: param.clamp(-bound, bound) for name, param in params.items()}
 
 
 class SpectralNorm(nn.Module):
-    """A network whose every weight matrix is divided by its largest singular value (Miyato et al. 2018).
+    """Divide every weight matrix of a network by its largest singular value (Miyato et al. 2018).
 
-    The singular vector is a buffer that one power iteration improves at each call; a wrapper, so that networks need
-    not know of it.
+    The singular vectors are buffers; each call improves them by one power iteration. This is a
+    wrapper so that networks need not know about it.
     """
 
     def __init__(self, network: nn.Module):
@@ -35,7 +38,7 @@ class SpectralNorm(nn.Module):
     def _largest_singular_value(self, name: str, weight: Tensor) -> Tensor:
         matrix = weight.flatten(1)
         left = getattr(self, _buffer_name(name))
-        with torch.no_grad():  # the singular vectors count as constants
+        with torch.no_grad():  # gradients treat singular vectors as constants
             fixed = matrix.detach()
             right = _unit(fixed.T @ left)
             improved = _unit(fixed @ right)
@@ -44,7 +47,7 @@ class SpectralNorm(nn.Module):
 
 
 def vector_names(network: nn.Module) -> set[str]:
-    """The singular vectors among a network's buffers."""
+    """Return the names of the singular vectors among a network's buffers."""
     wrappers = [
         (name, module)
         for name, module in network.named_modules()

@@ -1,6 +1,7 @@
-"""The losses of the two players, as functions of the discriminator's raw outputs (logits, or the critic's values).
+"""The losses of the two players as functions of the discriminator's raw outputs.
 
-Both players minimise. ``real_target`` is the label of real images: 1, or less under one-sided smoothing.
+Raw outputs are logits, or the critic's values. Both players minimise. ``real_target`` is the label
+of real images: 1, or less under one-sided label smoothing.
 """
 
 from collections.abc import Callable
@@ -14,18 +15,19 @@ from remuda.networks.layers import one_hot
 
 
 class Loss(NamedTuple):
-    discriminator: Callable[
-        [Tensor, Tensor, float], Tensor
-    ]  # (real outputs, fake outputs, real_target) -> scalar
+    """The losses of both players."""
+
+    # (real outputs, fake outputs, real_target) -> scalar
+    discriminator: Callable[[Tensor, Tensor, float], Tensor]
     generator: Callable[[Tensor], Tensor]  # (fake outputs) -> scalar
-    has_targets: bool  # whether label smoothing has a meaning
+    has_targets: bool  # whether label smoothing applies
     needs_lipschitz: bool = False  # whether the critic has to be kept Lipschitz
 
 
 def cross_entropy(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
-    """Equation 3 of Lupo Pasini et al.: -1/2 E log D(x) - 1/2 E log(1 - D(G(z))), with D = sigmoid(output).
+    """Return -1/2 E log D(x) - 1/2 E log(1 - D(G(z))): equation 3 of Lupo Pasini et al.
 
-    softplus(-x) is -log sigmoid(x), without the overflow.
+    D is sigmoid(output). softplus(-x) is -log sigmoid(x) without the overflow.
     """
     on_real = real_target * softplus(-real)
     if real_target < 1.0:
@@ -34,33 +36,37 @@ def cross_entropy(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
 
 
 def non_saturating(fake: Tensor) -> Tensor:
-    """Equation 4: the generator maximises 1/2 E log D(G(z))."""
+    """Return -1/2 E log D(G(z)): equation 4 of Lupo Pasini et al."""
     return 0.5 * softplus(-fake).mean()
 
 
 def minimax(fake: Tensor) -> Tensor:
-    """The generator's side of the zero-sum game: it minimises 1/2 E log(1 - D(G(z)))."""
+    """Return 1/2 E log(1 - D(G(z))): the generator's side of the zero-sum game."""
     return -0.5 * softplus(fake).mean()
 
 
 def least_squares_discriminator(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
+    """Return 1/2 E (D(x) - real_target)^2 + 1/2 E D(G(z))^2."""
     return 0.5 * (real - real_target).square().mean() + 0.5 * fake.square().mean()
 
 
 def least_squares_generator(fake: Tensor) -> Tensor:
+    """Return 1/2 E (D(G(z)) - 1)^2."""
     return 0.5 * (fake - 1.0).square().mean()
 
 
 def wasserstein_critic(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
-    """The negative of E D(x) - E D(G(z)), which the critic maximises."""
+    """Return the negative of E D(x) - E D(G(z)), which the critic maximises."""
     return fake.mean() - real.mean()
 
 
 def wasserstein_generator(fake: Tensor) -> Tensor:
+    """Return -E D(G(z))."""
     return -fake.mean()
 
 
 def hinge_discriminator(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
+    """Return E max(0, 1 - D(x)) + E max(0, 1 + D(G(z)))."""
     return relu(1.0 - real).mean() + relu(1.0 + fake).mean()
 
 
@@ -75,7 +81,8 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-# What Mustangs draws a generator's loss from: cross-entropy, least squares on probabilities, the heuristic.
+# Mustangs draws a generator's loss from these three: cross-entropy, least squares on probabilities,
+# the heuristic.
 MUSTANGS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda fake: softplus(-fake).mean(),
     lambda fake: (torch.sigmoid(fake) - 1.0).square().mean(),
@@ -84,22 +91,21 @@ MUSTANGS: tuple[Callable[[Tensor], Tensor], ...] = (
 
 
 def drawn_loss(chosen: Tensor, fake: Tensor) -> Tensor:
-    """Of the three the chosen one; ``chosen`` is (3,), one at its place, and zeros."""
+    """Return the chosen one of the three losses; ``chosen`` is one-hot, (3,)."""
     return (chosen * torch.stack([loss(fake) for loss in MUSTANGS])).sum()
 
 
 def class_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """The auxiliary classifier's part in either player's loss, for one batch: -1/2 E log P(label).
+    """Return the auxiliary classifier's part in either player's loss: -1/2 E log P(label).
 
-    L_C of Odena et al. 2017 with the half that the judgement has here. One-hot, since ``vmap`` turns indexing into
-    gathers and scatters.
+    This is L_C of Odena et al. 2017, with the factor 1/2 that the other losses have here. Labels
+    are one-hot, since ``vmap`` turns indexing into gathers and scatters.
     """
     return -0.5 * (one_hot(labels, logits.shape[1]) * logits.log_softmax(1)).sum(1).mean()
 
 
 def gradient_penalty(gradients: Tensor) -> Tensor:
-    """The mean over images of (norm of the critic's gradient - 1) squared."""
-    norms = torch.sqrt(
-        gradients.flatten(1).square().sum(1) + 1e-12
-    )  # the root has no gradient at 0
+    """Return the mean over images of (norm of the critic's gradient - 1) squared."""
+    # The square root has no gradient at 0.
+    norms = torch.sqrt(gradients.flatten(1).square().sum(1) + 1e-12)
     return (norms - 1.0).square().mean()

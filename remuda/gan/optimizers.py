@@ -20,7 +20,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Adam:
-    """Kingma and Ba 2015, without weight decay."""
+    """The optimizer of Kingma and Ba 2015, without weight decay."""
 
     lr: float
     beta1: float
@@ -28,6 +28,7 @@ class Adam:
     epsilon: float = 1e-8
 
     def init(self, params: dict[str, Tensor]) -> Moments:
+        """Return the moments before the first update: zeros."""
         zeros = {name: torch.zeros_like(param) for name, param in params.items()}
         return Moments(zeros, {name: zero.clone() for name, zero in zeros.items()}, torch.zeros(()))
 
@@ -36,31 +37,33 @@ class Adam:
         params: dict[str, Tensor],
         gradients: dict[str, Tensor],
         moments: Moments,
-        lr: Tensor | None = None,  # scalar, in place of the optimizer's own
+        lr: Tensor | None = None,  # scalar; overrides the optimizer's own
     ) -> tuple[dict[str, Tensor], Moments]:
-        """One update; the arguments are left as they are."""
-        way = self._formulas if transformed() else self._fused
-        return way(params, gradients, moments, self.lr if lr is None else lr)
+        """Return parameters and moments after one update; the arguments do not change."""
+        update = self._formulas if transformed() else self._fused
+        return update(params, gradients, moments, self.lr if lr is None else lr)
 
     def _formulas(self, params, gradients, moments, lr):
         count = moments.steps + 1
-        # 1 - beta ** count; with both corrections in two numbers, the rest is the least arithmetic for a compiler.
-        correction1, correction2 = (
-            -torch.expm1(count * _log(beta)) for beta in (self.beta1, self.beta2)
-        )
+        # 1 - beta ** count. Two scalars hold both corrections, which leaves the compiler the least
+        # arithmetic per parameter.
+        correction1 = -torch.expm1(count * _log(self.beta1))
+        correction2 = -torch.expm1(count * _log(self.beta2))
         root = torch.sqrt(correction2)
         rate, epsilon = lr * root / correction1, self.epsilon * root
         first, second, updated = {}, {}, {}
         for name, gradient in gradients.items():
             first[name] = self.beta1 * moments.first[name] + (1 - self.beta1) * gradient
-            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * (
-                gradient * gradient
-            )
+            square = gradient * gradient
+            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * square
             updated[name] = params[name] - rate * first[name] / (torch.sqrt(second[name]) + epsilon)
         return updated, Moments(first, second, count)
 
     def _fused(self, params, gradients, moments, lr):
-        """PyTorch's own one-pass kernel, on copies: outside of ``vmap`` a third of the formulas' time."""
+        """Call PyTorch's one-pass kernel on copies.
+
+        Outside ``vmap`` it takes a third of the formulas' time.
+        """
         names = list(gradients)
         updated, first, second = (
             [tree[name].clone() for name in names]

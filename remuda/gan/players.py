@@ -1,4 +1,4 @@
-"""One network as a tree of tensors, and how to call a module with such a tree."""
+"""A network as a tree of tensors, and calls of a module with this tree."""
 
 from typing import Any, NamedTuple
 
@@ -10,11 +10,11 @@ from remuda.gan.optimizers import Adam, Moments
 
 
 class Player(NamedTuple):
-    """A network that learns: its parameters, its buffers (running statistics, dropout streams), Adam's moments."""
+    """A network that learns."""
 
     params: dict[str, Tensor]
-    buffers: dict[str, Tensor]
-    moments: Moments
+    buffers: dict[str, Tensor]  # running statistics, random streams of dropout
+    moments: Moments  # Adam's
 
 
 class Pair(NamedTuple):
@@ -22,19 +22,17 @@ class Pair(NamedTuple):
 
     generator: Player
     discriminator: Player
-    average: dict[
-        str, Tensor
-    ]  # moving average of the generator's floating-point tensors; empty if not asked for
+    average: dict[str, Tensor]  # moving average of the generator's floats; empty without ema
 
 
 def tensors_of(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """A module's parameters and buffers, detached."""
+    """Return a module's parameters, detached, and its buffers."""
     params = {name: param.detach() for name, param in module.named_parameters()}
     return params, dict(module.named_buffers())
 
 
-def recruit(module: nn.Module, optimizer: Adam) -> Player:
-    """The player that a freshly initialised module describes."""
+def new_player(module: nn.Module, optimizer: Adam) -> Player:
+    """Return the player with the weights of a freshly initialised module."""
     params, buffers = tensors_of(module)
     return Player(params, buffers, optimizer.init(params))
 
@@ -42,17 +40,18 @@ def recruit(module: nn.Module, optimizer: Adam) -> Player:
 def apply(
     module: nn.Module, params: dict[str, Tensor], buffers: dict[str, Tensor], *inputs: Any
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Call module with these tensors in place of its own: its output, and the buffers as it leaves them."""
+    """Call the module with these tensors instead of its own; return its output and new buffers."""
     buffers = {name: buffer.clone() for name, buffer in buffers.items()}
     return functional_call(module, (params, buffers), inputs, tie_weights=False), buffers
 
 
-def blend(average: dict[str, Tensor], player: Player, decay: float) -> dict[str, Tensor]:
-    """One step of the moving average towards a player."""
-    current = player.params | player.buffers
-    return {name: torch.lerp(old, current[name], 1 - decay) for name, old in average.items()}
-
-
-def start_average(player: Player) -> dict[str, Tensor]:
+def new_average(player: Player) -> dict[str, Tensor]:
+    """Return the moving average's first value: copies of the player's floating-point tensors."""
     tensors = player.params | player.buffers
     return {name: tensor.clone() for name, tensor in tensors.items() if tensor.is_floating_point()}
+
+
+def update_average(average: dict[str, Tensor], player: Player, decay: float) -> dict[str, Tensor]:
+    """Move the average one step towards the player."""
+    current = player.params | player.buffers
+    return {name: torch.lerp(old, current[name], 1 - decay) for name, old in average.items()}

@@ -1,4 +1,4 @@
-"""Index tables over a population, who is there and who receives from whom; and an evolution's arithmetic."""
+"""Index tables over a population (who is present, who receives from whom), and evolution."""
 
 from remuda.population.exchange import derangement, survivors
 

@@ -7,10 +7,11 @@ from remuda.tensors import random
 
 
 def derangement(key: int, alive: Tensor) -> Tensor:
-    """A table (N,) by which every living member receives from another one, each from a different one.
+    """Return a table (N,) by which each living member receives from a different other member.
 
-    Uniform over all such tables: random orders are drawn until one leaves nobody in place, which takes 2.7 draws on
-    average for any number of members. A lonely member keeps what it has, and so do those that are gone.
+    The draw is uniform over all these tables: random orders are drawn until none leaves a member in
+    place. This takes 2.7 draws on average for any number of members. A single member keeps what it
+    has, and so do members that have left.
     """
     places = alive.nonzero()[:, 0]
     source = torch.arange(len(alive))
@@ -26,9 +27,10 @@ def derangement(key: int, alive: Tensor) -> Tensor:
 
 
 def survivors(key: int, size: int, num_lost: int) -> Tensor:
-    """Which of ``size`` members are left (size,) after so many were lost, in an order that the key decides.
+    """Return which of ``size`` members are left, (size,), after ``num_lost`` have left.
 
-    The last one stays: a herd of none has nothing to train.
+    The key decides the order in which members leave. The last member always stays: an empty
+    population has nothing to train.
     """
     order = random.permutation(torch.tensor(key), size)
     alive = torch.ones(size, dtype=torch.bool)

@@ -1,9 +1,12 @@
-"""Mixtures of generators: weights that evolve by a (1+1)-ES against a distance from the real images.
+"""Mixtures of generators whose weights evolve by a (1+1)-ES to approach the real images.
 
-The distance is KID's, the squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 on features. Of a mixture
-it is a quadratic form in the weights, so that one look at each generator's samples serves every set of weights:
+The distance is that of KID: the squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 on
+features. For a mixture it is a quadratic form in the weights, so one set of samples per generator
+serves all weights:
 
-    distance(w) = w' A w - 2 w' b + c,    A: kernel between generators, b: to real images, c: between real images
+    distance(w) = w' A w - 2 w' b + c
+
+A is the mean kernel between generators, b from generators to real images, c between real images.
 """
 
 from typing import NamedTuple
@@ -13,7 +16,7 @@ from torch import Tensor
 
 
 class Kernels(NamedTuple):
-    """Mean kernels between samples; of a sample with itself none, so that the estimate is without bias."""
+    """Mean kernels between samples, without pairs of a sample with itself (unbiased)."""
 
     within: Tensor  # (s, s) between generators
     across: Tensor  # (s,) from generators to real images
@@ -21,7 +24,7 @@ class Kernels(NamedTuple):
 
 
 def kernels(features: Tensor, real: Tensor) -> Kernels:
-    """Of features (s, n, d) of s generators' samples, and (m, d) of real images."""
+    """Return the mean kernels of features (s, n, d) of s generators and (m, d) of real images."""
     num, count, width = features.shape
     flat = features.reshape(num * count, width)
     between = _kernel(flat, flat).reshape(num, count, num, count)
@@ -36,23 +39,27 @@ def kernels(features: Tensor, real: Tensor) -> Kernels:
 
 
 def _kernel(a: Tensor, b: Tensor) -> Tensor:
-    # Products in float32 are close enough; of their cubes, the means differ by less than float32 can tell.
+    # Products in float32 are close enough: the means of their cubes differ by less than float32
+    # can resolve.
     return ((a @ b.T).double() / a.shape[1] + 1.0) ** 3
 
 
 def distance(weights: Tensor, means: Kernels) -> Tensor:
-    """Of the mixture with these weights (s,) from the real images; around zero for real ones."""
+    """Return the distance of a mixture (s,) from the real images; about 0 for real images."""
     weights = weights.double()
     return weights @ means.within @ weights - 2.0 * weights @ means.across + means.real
 
 
 def uniform(present: Tensor) -> Tensor:
-    """Equal weights for those present."""
+    """Return equal weights for the present generators."""
     return present.float() / present.sum(-1, keepdim=True)
 
 
 def mutated(weights: Tensor, present: Tensor, noise: Tensor, scale: float) -> Tensor:
-    """Weights with Gaussian steps of that scale, none negative, of sum 1; as they were where nothing would be left."""
+    """Add Gaussian steps of this scale to the weights, then clip at 0 and normalise to sum 1.
+
+    If no positive weight is left, return the weights unchanged.
+    """
     moved = torch.relu(weights + scale * noise) * present
     total = moved.sum()
     return torch.where(total > 0, moved / total.clamp(min=1e-30), weights)
@@ -61,16 +68,17 @@ def mutated(weights: Tensor, present: Tensor, noise: Tensor, scale: float) -> Te
 def improve(
     weights: Tensor, present: Tensor, noise: Tensor, scale: float, means: Kernels
 ) -> tuple[Tensor, Tensor]:
-    """One step of the (1+1)-ES: the mutated weights if they are better, else the old ones; and their distance."""
+    """Mutate the weights once; return the better of old and new, and their distance."""
     other = mutated(weights, present, noise, scale)
     before, after = distance(weights, means), distance(other, means)
     return torch.where(after < before, other, weights), torch.minimum(after, before)
 
 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
-    """Which generator makes the image of each row of noise (n, latent): by weight, a function of that row alone.
+    """Return which generator makes the image of each row of noise (n, latent), by weight.
 
-    The fraction of a long sum is as good as independent of the noise itself, so that every generator sees all of it.
+    The choice depends only on that row. The fraction of a long sum is practically independent of
+    the noise itself, so every generator sees all kinds of noise.
     """
     place = (1000.0 * noise.double().sum(1)).remainder(1.0)
     steps = weights.double().cumsum(0)

@@ -1,8 +1,8 @@
-"""Cells on a torus: who is whose neighbour, as index tables.
+"""Cells on a torus, and their neighbourhoods as index tables.
 
-A cell's number is row * width + column. A neighbourhood begins with the cell itself; on a small torus, where several
-directions lead to the same cell, it is listed once, and the table is as wide as the widest neighbourhood of the grid,
-which all cells share.
+A cell's number is row * width + column. A neighbourhood starts with the cell itself. On a small
+torus, where several directions lead to the same cell, that cell is listed once. All cells of a grid
+have neighbourhoods of the same size.
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,24 @@ from remuda.errors import UserError
 Offsets = tuple[tuple[int, int], ...]  # (rows down, columns right), without the cell itself
 
 NEIGHBOURHOODS: Mapping[str, Offsets] = {
-    "von-neumann": (
-        (0, -1),
-        (-1, 0),
-        (0, 1),
-        (1, 0),
-    ),  # west, north, east, south: the paper's five cells
+    # West, north, east, south: the paper's five cells.
+    "von-neumann": ((0, -1), (-1, 0), (0, 1), (1, 0)),
     "moore": ((0, -1), (-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1)),
-    "ring": (),  # the cells before and after it, in the order of their numbers
+    "ring": (),  # the cells with the numbers before and after
     "none": (),
 }
 
 
 def neighbourhoods(height: int, width: int, kind: str) -> Tensor:
-    """(cells, s): every cell's neighbourhood, itself first; each link goes both ways, and no cell stands twice."""
+    """Return every cell's neighbourhood, itself first, (cells, s).
+
+    Links go both ways, and no cell is listed twice in a neighbourhood.
+    """
     if height < 1 or width < 1:
         raise UserError(f"a grid needs at least one row and one column, not {height}x{width}")
     if kind not in NEIGHBOURHOODS:
         raise UserError(
-            f"there is no neighbourhood {kind!r}: known are {', '.join(NEIGHBOURHOODS)}"
+            f"neighbourhood {kind!r} is unknown: choose one of {', '.join(NEIGHBOURHOODS)}"
         )
     rows = []
     for cell in range(height * width):
@@ -50,31 +49,43 @@ def neighbourhoods(height: int, width: int, kind: str) -> Tensor:
 
 
 class Links(NamedTuple):
-    """Neighbourhoods of one width, though cells have left or the kind of neighbourhood has changed."""
+    """Neighbourhoods of a fixed width, whichever cells have left and whatever their kind."""
 
-    table: Tensor  # (cells, s): ids, itself first; where nobody is, the cell itself
-    present: Tensor  # (cells, s): where somebody is
+    table: Tensor  # (cells, s): ids, the cell itself first and in empty slots
+    present: Tensor  # (cells, s): whether the slot holds a living cell
 
 
 def links(table: Tensor, alive: Tensor, num_slots: int) -> Links:
-    """A table of neighbourhoods without the cells that have left; who has left is alone with itself."""
+    """Return neighbourhoods without the cells that have left; these keep only themselves."""
     cells = torch.arange(len(table))[:, None]
     table = torch.cat([table, cells.expand(-1, num_slots - table.shape[1])], 1)
     present = alive[table] & alive[:, None]
-    present[:, 1:] &= table[:, 1:] != cells  # where nobody is
+    present[:, 1:] &= table[:, 1:] != cells  # empty slots
     present[:, 0] = True
     return Links(torch.where(present, table, cells), present)
 
 
+def scheduled_links(
+    height: int, width: int, kinds: Mapping[int, str], alive: Tensor, t: int
+) -> Links:
+    """Return the links of round t; ``kinds`` holds neighbourhoods by their first round.
+
+    All rounds have links of the same width, that of the widest neighbourhood.
+    """
+    tables = {start: neighbourhoods(height, width, kind) for start, kind in kinds.items()}
+    current = tables[max(start for start in tables if start <= t)]
+    return links(current, alive, max(table.shape[1] for table in tables.values()))
+
+
 def read_schedule(text: str) -> dict[int, str]:
-    """Neighbourhoods by the round from which they hold; text is such as "51: moore, 101: none"."""
+    """Return neighbourhoods by the round they start with, from "51: moore, 101: none"."""
     schedule: dict[int, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         start, colon, kind = (part.strip() for part in entry.partition(":"))
         if not (colon and start.isdecimal() and int(start) >= 1 and kind in NEIGHBOURHOODS):
             raise UserError(
-                f"{entry!r} in a schedule of neighbourhoods is not a round and one of {', '.join(NEIGHBOURHOODS)}: "
-                'write "51: moore, 101: none"'
+                f"{entry!r} in a schedule of neighbourhoods is not a round and one of "
+                f'{", ".join(NEIGHBOURHOODS)}: write "51: moore, 101: none"'
             )
         schedule[int(start)] = kind
     return schedule

@@ -1,13 +1,14 @@
 """Class-parallel: one pair per label, trained independently.
 
-M. Lupo Pasini, V. Gabbi, J. Yin, S. Perotto, N. Laanait, "Scalable balanced training of conditional generative
-adversarial neural networks on image data", 2021 (DC-CGAN), and M. Lupo Pasini, J. Yin, "Stable parallel training of
-Wasserstein conditional generative adversarial neural networks" (W-CGAN).
+M. Lupo Pasini, V. Gabbi, J. Yin, S. Perotto, N. Laanait, "Scalable balanced training of conditional
+generative adversarial neural networks on image data", 2021 (DC-CGAN), and M. Lupo Pasini, J. Yin,
+"Stable parallel training of Wasserstein conditional generative adversarial neural networks"
+(W-CGAN).
 
     images of label 0 -> [G0, D0]
-    images of label 1 -> [G1, D1]                               no messages
+    images of label 1 -> [G1, D1]                   no messages
     ...
-    sample: draw label y from p(y), then call G_y               equation 5 of the first paper, 8 of the second
+    sample: draw label y from p(y), then call G_y   equation 5 of the first paper, 8 of the second
 """
 
 from dataclasses import dataclass
@@ -26,13 +27,15 @@ from remuda.tensors import trees
 
 @dataclass(frozen=True, kw_only=True)
 class ClassParallel(Strategy):
+    """One pair for each class; row y of the state is the pair of label y."""
+
     partitions: ClassVar[tuple[str, ...]] = ("class",)
 
     def num_members(self, requested: int, num_classes: int) -> int:
         if requested > num_classes:
             raise UserError(
-                f"class-parallel trains one member per class: run.members={requested} is more than the data's "
-                f"{num_classes} classes"
+                f"class-parallel trains one member per class: run.members={requested} is more than "
+                f"the data's {num_classes} classes"
             )
         return requested or num_classes
 
@@ -51,5 +54,5 @@ class ClassParallel(Strategy):
         images = noise.new_empty(len(noise), *context.gan.shape)
         for label in torch.unique(labels).tolist():
             mine = labels == label
-            images[mine] = context.gan.generate(trees.row(state, label), noise[mine], labels[mine])
+            images[mine] = context.gan.sample(trees.row(state, label), noise[mine], labels[mine])
         return images

@@ -1,13 +1,13 @@
-"""FL-GAN: federated averaging of pairs, the rival of MD-GAN.
+"""FL-GAN: federated averaging of pairs, the competitor in the MD-GAN paper.
 
-C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks for Distributed
-Datasets", IPDPS 2019, section III-c, after McMahan et al., "Federated learning of deep networks using model
-averaging", 2016.
+C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks
+for Distributed Datasets", IPDPS 2019, section III-c, after McMahan et al., "Federated learning of
+deep networks using model averaging", 2016.
 
     worker            E local epochs of its own pair on its own data
     worker -> server  G_n, D_n
     server            the mean of all G_n and of all D_n, weighted by the sizes of their data
-    server -> worker  the means, from which all go on
+    server -> worker  the means, with which all workers continue
 
 A round is E local epochs and one averaging.
 """
@@ -33,16 +33,14 @@ from remuda.tensors.trees import Tree
 
 @dataclass(frozen=True, kw_only=True)
 class FLGAN(Strategy):
+    """Federated averaging; the state has one pair per worker."""
+
     epochs: int = 1  # E in the paper: local passes over the data between two averagings, >= 1
-    fraction: float = (
-        1.0  # of the members that take part in a round, drawn anew for each, 0 < fraction <= 1
-    )
-    sync: Literal["both", "generator", "discriminator"] = (
-        "both"  # what is averaged; the rest stays local
-    )
-    sync_optimizer: Literal["keep", "average", "reset"] = (
-        "keep"  # Adam's moments of what is averaged
-    )
+    # Part of the members that take part in a round, drawn for each round, 0 < fraction <= 1.
+    fraction: float = 1.0
+    sync: Literal["both", "generator", "discriminator"] = "both"  # what is averaged
+    # Adam's moments of the averaged networks.
+    sync_optimizer: Literal["keep", "average", "reset"] = "keep"
     local_norms: bool = False  # FedBN: normalisation layers stay local
 
     on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
@@ -71,35 +69,33 @@ class FLGAN(Strategy):
         return TrafficPlan(epochs=self.epochs, epochs_per_round=self.epochs)
 
     def init(self, context: Context, engine: Engine) -> Pair:
-        """All begin with the same weights."""
+        """Return pairs with the same weights for all members."""
         first = context.gan.init(random.key(context.seed, "init", 0))
-        return engine.create(lambda member: self.alike(context, member, first))
+        return engine.create(lambda member: self.copy_pair(context, first, member))
 
     def round(
         self, context: Context, engine: Engine, state: Pair, real: Batch, t: int
     ) -> tuple[Pair, Metrics]:
         trained, losses = self.train_pairs(context, engine, state, real, t)
         weights = self.weights(context, engine.size, t)
-        if self.fraction < 1:  # who does not take part stays as it was
+        if self.fraction < 1:  # inactive members are trained, then restored
             active = (weights > 0)[list(engine.members)].to(engine.device)
             trained = engine.map(_if_active, active, trained, state)
         generator, discriminator, average = trained
+        gan = context.gan
         if self.sync != "discriminator":
-            generator = self.average(engine, generator, weights, context.gan.generator)
-            average = self._mean_but(
-                engine, average, self.local_names(context.gan.generator), weights
-            )
+            generator = self.average(engine, generator, weights, gan.generator)
+            average = _mean_except(engine, average, self.local_names(gan.generator), weights)
         if self.sync != "generator":
-            discriminator = self.average(engine, discriminator, weights, context.gan.discriminator)
+            discriminator = self.average(engine, discriminator, weights, gan.discriminator)
         return Pair(generator, discriminator, average), losses
 
     def weights(self, context: Context, size: int, t: int) -> Tensor:
-        """What each member counts in round t: the size of its data if it takes part, otherwise nothing."""
+        """Return each member's weight in round t: its number of images, or 0 if inactive."""
         sizes = torch.tensor(context.shares or [1] * size, dtype=torch.float64)
         num_active = max(1, round(self.fraction * size))
-        active = random.permutation(torch.tensor(random.key(context.seed, "active", t)), size)[
-            :num_active
-        ]
+        order = random.permutation(torch.tensor(random.key(context.seed, "active", t)), size)
+        active = order[:num_active]
         weights = torch.zeros(size, dtype=torch.float64)
         weights[active] = sizes[active]
         return weights
@@ -107,56 +103,63 @@ class FLGAN(Strategy):
     def average(
         self, engine: Engine, player: Player, weights: Tensor, network: nn.Module
     ) -> Player:
-        """The mean of a player's tensors, but for those that stay local."""
+        """Average a player's tensors over all members, except those that stay local."""
         local = self.local_names(network)
-        params, buffers = (
-            self._mean_but(engine, tree, local, weights) for tree in (player.params, player.buffers)
-        )
+        params = _mean_except(engine, player.params, local, weights)
+        buffers = _mean_except(engine, player.buffers, local, weights)
         moments = player.moments
         if self.sync_optimizer == "average":
-            first, second = (
-                self._mean_but(engine, tree, local, weights)
-                for tree in (moments.first, moments.second)
-            )
+            first = _mean_except(engine, moments.first, local, weights)
+            second = _mean_except(engine, moments.second, local, weights)
             moments = Moments(first, second, engine.mean(moments.steps, weights))
-        elif (
-            self.sync_optimizer == "reset"
-        ):  # also of what stays local: the count of updates is one for all
+        elif self.sync_optimizer == "reset":
+            # Local tensors' moments too: all tensors share the count of updates.
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
 
     def local_names(self, network: nn.Module) -> set[str]:
-        """What is not averaged: singular vectors, whose signs are a matter of chance, and FedBN's layers."""
-        return vector_names(network) | (norm_names(network) if self.local_norms else set())
+        """Return the tensors that are not averaged.
 
-    def _mean_but(
-        self, engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor
-    ) -> Tree:
-        shared = {name: tensor for name, tensor in tensors.items() if name not in local}
-        mean = engine.mean(shared, weights) if shared else {}
-        return {name: mean.get(name, tensor) for name, tensor in tensors.items()}
+        They are singular vectors, whose signs are arbitrary, and the layers of FedBN.
+        """
+        local = vector_names(network)
+        if self.local_norms:
+            local |= norm_names(network)
+        return local
 
     def resize(self, state: Pair, size: int) -> Pair:
-        """Who comes late begins with a copy of another's pair."""
+        """Give late members a copy of another member's pair."""
         return trees.resize(state, size)
 
     def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        """By the server's generator: the mean of all. Where generators are not averaged, by each in turn."""
+        """Generate with the server's generator, the mean of all.
+
+        If generators are not averaged, the members' generators take turns.
+        """
         num_members = trees.leaves(state)[0].shape[0]
         if self.sync != "discriminator":
-            return context.gan.generate(trees.map(_mean_row, state), noise, labels)
+            return context.gan.sample(trees.map(_mean_row, state), noise, labels)
         images = noise.new_empty(len(noise), *context.gan.shape)
         for member in range(num_members):
             mine = torch.arange(len(noise), device=noise.device) % num_members == member
-            images[mine] = context.gan.generate(trees.row(state, member), noise[mine], labels[mine])
+            images[mine] = context.gan.sample(trees.row(state, member), noise[mine], labels[mine])
         return images
 
 
 def norm_names(network: nn.Module) -> set[str]:
-    """Parameters and buffers of normalisation layers."""
+    """Return the names of parameters and buffers of normalisation layers."""
     norms = [name for name, module in network.named_modules() if isinstance(module, BatchNorm2d)]
     tensors = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
     return {tensor for tensor in tensors if any(tensor.startswith(f"{norm}.") for norm in norms)}
+
+
+def _mean_except(
+    engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor
+) -> dict[str, Tensor]:
+    """Return the tensors' weighted means; local tensors stay as they are."""
+    shared = {name: tensor for name, tensor in tensors.items() if name not in local}
+    mean = engine.mean(shared, weights) if shared else {}
+    return {name: mean.get(name, tensor) for name, tensor in tensors.items()}
 
 
 def _if_active(active: Tensor, new: Tree, old: Tree) -> Tree:

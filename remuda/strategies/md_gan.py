@@ -1,16 +1,17 @@
-"""MD-GAN: one generator at a server against N discriminators beside data that never move.
+"""MD-GAN: one generator at a server against N discriminators next to data that never move.
 
-C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks for Distributed
-Datasets", IPDPS 2019, algorithm 1.
+C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks
+for Distributed Datasets", IPDPS 2019, algorithm 1.
 
     server            X(1) ... X(k) = G(noise)
-    server -> worker  X_g, X_d              two of the k batches, the same one where k = 1
-    worker            L steps of D_n on its own real images and X_d;  F_n = gradient of G's loss at X_g
+    server -> worker  X_g, X_d       two of the k batches; the same one if k = 1
+    worker            L steps of D_n on its own real images and X_d
+                      F_n = gradient of G's loss at X_g
     worker -> server  F_n
     server            mean of all F_n, pulled back through G, Adam
-    worker -> worker  D_n                   every E local epochs, along a random derangement
+    worker -> worker  D_n            every E local epochs, along a random derangement
 
-A round is as many of these iterations as a pass over a worker's data takes, or ``steps_per_round``.
+A round is a pass over a worker's data, or ``steps_per_round`` of these iterations.
 """
 
 import math
@@ -25,41 +26,53 @@ from remuda.data.images import to_unit
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import Pair, Player
-from remuda.gan.players import blend
+from remuda.gan.players import update_average
 from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
 from remuda.strategies.base import Context, Metrics, Strategy, TrafficPlan
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
-from remuda.tensors.trees import Tree
 
 WORKERS = 10  # as in most of the paper's experiments
 
 
 class Server(NamedTuple):
+    """The generator, and the moving average of its weights."""
+
     generator: Player
     average: dict[str, Tensor]
 
 
 class State(NamedTuple):
+    """The server's generator and the workers' discriminators."""
+
     server: Server
     workers: Player  # rows: the discriminators
 
 
+class Iteration(NamedTuple):
+    """The inputs of one iteration; n of the N workers are hosted here."""
+
+    images: Tensor  # (n, b, C, H, W): real images as stored
+    labels: Tensor  # (n, b): their labels
+    keys: Tensor  # (n, L): keys of the discriminators' updates
+    fake_labels: Tensor  # (n, 2, b): labels of each worker's X_g and X_d
+    noise: Tensor  # (k, b, latent): noise of X(1) ... X(k)
+    classes: Tensor  # (k, b): labels of X(1) ... X(k)
+    places: Tensor  # (N, 2): which of the k batches are each worker's X_g and X_d
+    weights: Tensor  # (N,): what each worker's feedback counts; they add up to 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class MDGAN(Strategy):
-    """``discriminator_steps`` is the paper's L: all on the same two batches, as algorithm 1 has it."""
+    """``discriminator_steps`` is the paper's L; all L steps use the same two batches."""
 
-    num_fake_batches: int | Literal["log"] = (
-        "log"  # k in the paper, 1 to members; log: the whole part of log2(members)
-    )
-    swap_every: int = 1  # E in the paper: rounds between swaps of discriminators, >= 1; 0 = never
-    swap_optimizer: Literal["keep", "carry", "reset"] = (
-        "keep"  # Adam's moments: of the worker, of D, or new
-    )
-    lose_every: int = (
-        0  # rounds after which one member is lost for good, and so on to the last; 0 = none
-    )
+    # k in the paper, 1 to members; log: the integer part of log2(members).
+    num_fake_batches: int | Literal["log"] = "log"
+    swap_every: int = 1  # E in the paper: rounds between swaps of discriminators; 0 = never
+    # Adam's moments in a swap: stay with the worker, move with D, or start again.
+    swap_optimizer: Literal["keep", "carry", "reset"] = "keep"
+    lose_every: int = 0  # rounds after which one more member is lost, up to the last; 0 = never
 
     on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
@@ -69,27 +82,25 @@ class MDGAN(Strategy):
         for name in ("swap_every", "lose_every"):
             if getattr(self, name) < 0:
                 raise UserError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
-        if self.num_fake_batches != "log" and self.num_fake_batches < 1:
-            raise UserError(
-                f'strategy.num_fake_batches must be "log" or at least 1, not {self.num_fake_batches}'
-            )
+        k = self.num_fake_batches
+        if k != "log" and k < 1:
+            raise UserError(f'strategy.num_fake_batches must be "log" or at least 1, not {k}')
 
     def num_members(self, requested: int, num_classes: int) -> int:
         size = requested or WORKERS
         if self.num_batches(size) > size:
             raise UserError(
-                f"strategy.num_fake_batches={self.num_fake_batches} is more than the {size} members: each of the "
-                "batches has to be judged by someone"
+                f"strategy.num_fake_batches={self.num_fake_batches} is more than the {size} "
+                "members, and every batch needs a worker that returns feedback: lower it or raise "
+                "run.members"
             )
         return size
 
     def num_batches(self, size: int) -> int:
-        """k for a population of that size."""
-        return (
-            max(1, int(math.log2(size)))
-            if self.num_fake_batches == "log"
-            else self.num_fake_batches
-        )
+        """Return k for a population of this size."""
+        if self.num_fake_batches == "log":
+            return max(1, int(math.log2(size)))
+        return self.num_fake_batches
 
     def batches_per_round(self, images_per_member: float) -> int:
         return self.steps_per_round or int(-(-images_per_member // self.batch_size))
@@ -108,145 +119,103 @@ class MDGAN(Strategy):
         )
 
     def init(self, context: Context, engine: Engine) -> State:
-        """All workers begin with the same weights."""
+        """Return a state in which all workers have the same weights."""
         first = context.gan.init(random.key(context.seed, "init", 0))
         server = trees.to(Server(first.generator, first.average), engine.device)
-        return State(
-            server, engine.create(lambda member: self.alike(context, member, first).discriminator)
-        )
+        workers = engine.create(lambda member: self.copy_pair(context, first, member).discriminator)
+        return State(server, workers)
 
     def round(
         self, context: Context, engine: Engine, state: State, real: Batch, t: int
     ) -> tuple[State, Metrics]:
-        alive = self.alive(context, engine, t)
-        inputs = self._inputs(context, engine, real, alive, t)
-        state, losses = engine.loop(Partial(self.iterate, context), state, *inputs)
+        alive = self.alive(context, engine.size, t)
+        iterations = self.iterations(context, engine, real, alive, t)
+        state, losses = engine.loop(Partial(self.iterate, context), state, iterations)
         if self.swap_every and t % self.swap_every == 0:
             source = derangement(random.key(context.seed, "swap", t), alive)
             state = state._replace(workers=self.swap(engine, state.workers, source))
         return state, {name: values.mean(0) for name, values in losses.items()}
 
-    def alive(self, context: Context, engine: Engine, t: int) -> Tensor:
-        num_lost = (t - 1) // self.lose_every if self.lose_every else 0
-        return survivors(random.key(context.seed, "lose"), engine.size, num_lost)
-
-    def _inputs(
-        self, context: Context, engine: Engine, real: Batch, alive: Tensor, t: int
-    ) -> tuple[Tree, ...]:
-        """What the iterations of a round use, with a leading axis of iterations; all of it drawn from keys."""
-        steps, k = real.labels.shape[1], self.num_batches(engine.size)
-        device, key = (
-            engine.device,
-            random.keys(context.seed, "steps", [0], t, device=engine.device)[0],
-        )
-        noise = random.normal(key, (steps, k, self.batch_size, context.gan.networks.latent))
-        classes = random.bits(random.fold(key, 2), (steps, k, self.batch_size)) & 0x7FFFFFFF
-        classes = classes.long() % max(1, context.gan.num_classes)
-        places = batch_places(alive, k).to(device)
-        mine = places[torch.tensor(list(engine.members), device=device)]
-        updates = torch.arange(steps * self.discriminator_steps, device=device).reshape(
-            steps, 1, -1
-        )
-        keys = random.fold(
-            random.keys(context.seed, "steps", engine.members, t, device=device)[:, None], updates
-        )
-        images, labels = (leaf.transpose(0, 1) for leaf in real)
-        weights = (alive.float() / alive.sum()).to(device).expand(steps, -1)
-        return (
-            images,
-            labels,
-            classes[:, mine],
-            keys,
-            noise,
-            classes,
-            places.expand(steps, -1, -1),
-            weights,
-        )
-
     def iterate(
-        self,
-        context: Context,
-        engine: Engine,
-        state: State,
-        images,
-        labels,
-        asked,
-        keys,
-        noise,
-        classes,
-        places,
-        weights,
+        self, context: Context, engine: Engine, state: State, now: Iteration
     ) -> tuple[State, Metrics]:
-        """One global iteration: lines 4 to 10 and 27 to 40 of algorithm 1."""
-        fakes = engine.scatter(
-            Partial(self.hand_out, context), state.server, noise, classes, places
-        )
+        """Run one global iteration: lines 4 to 10 and 27 to 40 of algorithm 1."""
+        fakes = engine.scatter(Partial(self.generate_batches, context), state.server, now)
         workers, feedback, losses = engine.map(
-            Partial(self.judge, context), state.workers, fakes, asked, images, labels, keys
+            Partial(self.compute_feedback, context),
+            state.workers,
+            fakes,
+            now.fake_labels,
+            now.images,
+            now.labels,
+            now.keys,
         )
-        server = engine.gather(
-            Partial(self.descend, context),
-            (state.server, noise, classes, places, weights),
-            feedback,
-        )
+        server = engine.gather(Partial(self.apply_feedback, context), (state.server, now), feedback)
         return State(server, workers), losses
 
-    def hand_out(
-        self, context: Context, server: Server, noise: Tensor, classes: Tensor, places: Tensor
-    ) -> Tensor:
-        """For every worker the batch to judge and the batch to train on (N, 2, b, ...); where k = 1, one for both."""
-        fakes, _, _ = context.gan.imagine(server.generator, noise.flatten(0, 1), classes.flatten())
-        batches = fakes.unflatten(0, noise.shape[:2])
-        return batches[places] if len(noise) > 1 else batches[places[:, :1]]
+    # At the server
 
-    def judge(
+    def generate_batches(self, context: Context, server: Server, now: Iteration) -> Tensor:
+        """Return X_g and X_d for every worker, (N, 2, b, C, H, W); if k = 1, (N, 1, ...)."""
+        noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
+        fakes, _, _ = context.gan.generate(server.generator, noise, classes)
+        batches = fakes.unflatten(0, now.noise.shape[:2])
+        return batches[now.places] if len(now.noise) > 1 else batches[now.places[:, :1]]
+
+    def apply_feedback(
+        self, context: Context, server: tuple[Server, Iteration], feedback: Tensor
+    ) -> Server:
+        """Pull the workers' mean feedback (N, b, ...) back through the generator and update it."""
+        (generator, average), now = server
+        noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
+        _, buffers, pull = context.gan.generate(generator, noise, classes)
+        # (k, N): the weight of each worker's feedback in the gradient at each batch.
+        shares = one_hot(now.places[:, 0], len(now.noise)).T * now.weights
+        # Lost workers may have diverged, and 0 times NaN is not 0.
+        is_alive = (now.weights > 0).reshape(-1, *[1] * (feedback.ndim - 1))
+        feedback = torch.where(is_alive, feedback, 0.0)
+        gradients = torch.einsum("kn,n...->k...", shares, feedback)
+        generator = generator._replace(buffers=buffers)
+        generator = context.gan.apply_gradients(generator, pull(gradients.flatten(0, 1)))
+        if self.ema:
+            average = update_average(average, generator, self.ema)
+        return Server(generator, average)
+
+    # At one worker
+
+    def compute_feedback(
         self,
         context: Context,
         worker: Player,
         fakes: Tensor,
-        asked: Tensor,
+        fake_labels: Tensor,
         images: Tensor,
         labels: Tensor,
         keys: Tensor,
     ) -> tuple[Player, Tensor, Metrics]:
-        """L steps of the discriminator, then the gradient of the generator's loss at every image of X_g."""
-        judged, learnt = fakes[0], fakes[-1]
+        """Run L steps of the discriminator on X_d; return the feedback on X_g.
+
+        The feedback is the gradient of the generator's loss at every image of X_g.
+        """
+        gan, real = context.gan, to_unit(images)
+        x_g, x_d = fakes[0], fakes[-1]
         losses = []
         for step in range(self.discriminator_steps):
-            worker, loss = context.gan.discriminate(
-                worker, to_unit(images), learnt, labels, keys[step], asked[1]
+            worker, loss = gan.update_discriminator(
+                worker, real, x_d, labels, keys[step], fake_labels[1]
             )
             losses.append(loss)
-        worker, feedback, generator_loss = context.gan.judge(worker, judged, asked[0])
-        return (
-            worker,
-            feedback,
-            {"discriminator_loss": torch.stack(losses).mean(), "generator_loss": generator_loss},
-        )
+        worker, feedback, generator_loss = gan.feedback(worker, x_g, fake_labels[0])
+        metrics = {
+            "discriminator_loss": torch.stack(losses).mean(),
+            "generator_loss": generator_loss,
+        }
+        return worker, feedback, metrics
 
-    def descend(
-        self,
-        context: Context,
-        server: tuple[Server, Tensor, Tensor, Tensor, Tensor],
-        feedback: Tensor,
-    ) -> Server:
-        """Pull the workers' mean feedback back through the generator and step it."""
-        (generator, average), noise, classes, places, weights = server
-        _, buffers, pull = context.gan.imagine(generator, noise.flatten(0, 1), classes.flatten())
-        shares = (
-            one_hot(places[:, 0], len(noise)).T * weights
-        )  # (k, N): who judged which batch, and what it counts
-        is_there = (weights > 0).reshape(-1, *[1] * (feedback.ndim - 1))
-        gradients = torch.einsum(
-            "kn,n...->k...", shares, torch.where(is_there, feedback, 0.0)
-        )  # 0 times NaN is not 0
-        generator = context.gan.descend(
-            generator._replace(buffers=buffers), pull(gradients.flatten(0, 1))
-        )
-        return Server(generator, blend(average, generator, self.ema) if self.ema else average)
+    # Between workers
 
     def swap(self, engine: Engine, workers: Player, source: Tensor) -> Player:
-        """Every discriminator moves on to another worker."""
+        """Move every discriminator to another worker."""
         if self.swap_optimizer == "carry":
             return engine.take(workers, source)
         params, buffers = engine.take((workers.params, workers.buffers), source)
@@ -255,6 +224,39 @@ class MDGAN(Strategy):
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
 
+    def alive(self, context: Context, size: int, t: int) -> Tensor:
+        """Return which workers are left in round t, (N,)."""
+        num_lost = (t - 1) // self.lose_every if self.lose_every else 0
+        return survivors(random.key(context.seed, "lose"), size, num_lost)
+
+    def iterations(
+        self, context: Context, engine: Engine, real: Batch, alive: Tensor, t: int
+    ) -> Iteration:
+        """Draw the inputs of all iterations of round t, with a leading axis of iterations."""
+        gan, device = context.gan, engine.device
+        steps, k = real.labels.shape[1], self.num_batches(engine.size)
+        images, labels = (leaf.transpose(0, 1) for leaf in real)
+        key = random.keys(context.seed, "steps", [0], t, device=device)[0]
+        noise = random.normal(key, (steps, k, self.batch_size, gan.networks.latent))
+        classes = random.bits(random.fold(key, 2), (steps, k, self.batch_size)) & 0x7FFFFFFF
+        classes = classes.long() % max(1, gan.num_classes)
+        places = batch_places(alive, k).to(device)
+        places_here = places[torch.tensor(list(engine.members), device=device)]
+        member_keys = random.keys(context.seed, "steps", engine.members, t, device=device)
+        updates = torch.arange(steps * self.discriminator_steps, device=device)
+        return Iteration(
+            images=images,
+            labels=labels,
+            keys=random.fold(member_keys[:, None], updates.reshape(steps, 1, -1)),
+            fake_labels=classes[:, places_here],
+            noise=noise,
+            classes=classes,
+            places=places.expand(steps, -1, -1),
+            weights=(alive.float() / alive.sum()).to(device).expand(steps, -1),
+        )
+
+    # The state and the model
+
     def rows(self, state: State) -> Player:
         return state.workers
 
@@ -262,24 +264,24 @@ class MDGAN(Strategy):
         return state._replace(workers=rows)
 
     def resize(self, state: State, size: int) -> State:
-        """Who comes late begins with a copy of another's discriminator, as section IV-A has it."""
+        """Give late workers a copy of another worker's discriminator, as in section IV-A."""
         if self.lose_every:
             raise UserError(
-                "strategy.lose_every loses the members with which a run began, one after the other: leave run.members "
-                "as it was"
+                "strategy.lose_every removes the members that the run started with, one after the "
+                "other: leave run.members as it was"
             )
         return state._replace(workers=trees.resize(state.workers, size))
 
     def generate(self, context: Context, state: State, noise: Tensor, labels: Tensor) -> Tensor:
-        return context.gan.generate(
-            Pair(state.server.generator, state.workers, state.server.average), noise, labels
-        )
+        pair = Pair(state.server.generator, state.workers, state.server.average)
+        return context.gan.sample(pair, noise, labels)
 
 
 def batch_places(alive: Tensor, k: int) -> Tensor:
-    """(N, 2): which batch each worker judges, and which it trains on; distinct where k > 1.
+    """Return which of the k batches are each worker's X_g and X_d, (N, 2); distinct if k > 1.
 
-    The rule of section IV-B1, X_g = X(n mod k + 1) and X_d = X((n + 1) mod k + 1), for the n-th worker that is left.
+    The rule is that of section IV-B1, X_g = X(n mod k + 1) and X_d = X((n + 1) mod k + 1), for the
+    n-th worker that is left.
     """
     n = alive.long().cumsum(0)
     return torch.stack([n % k, (n + 1) % k], 1)

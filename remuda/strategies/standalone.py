@@ -1,7 +1,7 @@
 """Standalone: one pair on all the data, the baseline of the others.
 
-Unconditional it is the DC-GAN, conditional the DC-CGAN of Lupo Pasini et al. 2021, "Scalable balanced training of
-conditional generative adversarial neural networks on image data".
+Unconditional, it is the DC-GAN; conditional, the DC-CGAN of Lupo Pasini et al. 2021, "Scalable
+balanced training of conditional generative adversarial neural networks on image data".
 
     data -> [G, D]                                              no messages
 """
@@ -21,7 +21,9 @@ from remuda.tensors import trees
 
 @dataclass(frozen=True, kw_only=True)
 class Standalone(Strategy):
-    partitions: ClassVar[tuple[str, ...]] = ("iid", "subset")  # iid among one member is everything
+    """A single pair; the state is a pair with a leading axis of length 1."""
+
+    partitions: ClassVar[tuple[str, ...]] = ("iid", "subset")  # iid gives one member everything
 
     def num_members(self, requested: int, num_classes: int) -> int:
         if requested not in (0, 1):
@@ -44,4 +46,4 @@ class Standalone(Strategy):
         return self.train_pairs(context, engine, state, real, t)
 
     def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        return context.gan.generate(trees.row(state, 0), noise, labels)
+        return context.gan.sample(trees.row(state, 0), noise, labels)

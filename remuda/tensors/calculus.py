@@ -1,7 +1,7 @@
-"""Gradients of pure functions of one member, by the cheapest means that fits.
+"""Gradients of pure functions of one member, computed in the cheapest way that works.
 
-Under ``vmap`` only ``torch.func`` composes; outside of it plain autograd gives the same numbers with less overhead
-per operation (measured on a CPU: 10 to 25 % of a small network's step).
+Under ``vmap`` only ``torch.func`` composes. Elsewhere plain autograd gives the same numbers with
+less overhead per operation (measured on a CPU: 10 to 25 % of a small network's step).
 """
 
 from collections.abc import Callable
@@ -13,18 +13,17 @@ from torch import Tensor
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-_stacking = False  # set by composable; a plain variable, since a compiler can read it
+_stacking = False  # set by composable; a plain variable, since compilers can read it
 
 
 def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """fn for all members at once: ``vmap``, with this module told of it."""
-    return composable(
-        torch.func.vmap(fn, randomness="error")
-    )  # draws come from keys; a generator would break resume
+    """Return fn for all members at once: ``vmap``, with gradients that compose with it."""
+    # All draws come from keys. Draws from a generator would break resuming, so they are an error.
+    return composable(torch.func.vmap(fn, randomness="error"))
 
 
 def composable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """fn with gradients taken by ``torch.func``, as function transforms and compilers need them."""
+    """Return fn with all gradients taken by ``torch.func``, as transforms and compilers need."""
 
     def call(*arguments: Any) -> Any:
         global _stacking
@@ -38,12 +37,13 @@ def composable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def transformed() -> bool:
-    """Whether this code runs inside a function transform such as ``vmap``."""
-    return _stacking or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
+    """Return whether this code runs inside a function transform such as ``vmap``."""
+    functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    return _stacking or functorch.peek_interpreter_stack() is not None
 
 
 def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[Tensor, Any, Tree]:
-    """For fn(x) = (scalar, aux): the scalar, aux, and the gradient of the scalar at every leaf of x."""
+    """For fn(x) = (scalar, aux), return the scalar, aux, and the gradient at every leaf of x."""
     if transformed():
         gradient, (value, aux) = torch.func.grad(lambda x: _repeat(fn(x)), has_aux=True)(at)
         return value, aux, gradient
@@ -57,7 +57,10 @@ def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[
 def vjp(
     fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree
 ) -> tuple[Tensor, Any, Callable[[Tensor], Tree]]:
-    """For fn(x) = (y, aux): y, aux, and the function that pulls a gradient at y back to x (to be called once)."""
+    """For fn(x) = (y, aux), return y, aux, and the pullback.
+
+    The pullback maps a gradient at y to the gradient at x. Call it once.
+    """
     if transformed():
         y, pull, aux = torch.func.vjp(fn, at, has_aux=True)  # pyright: ignore[reportAssignmentType]
         return y, aux, lambda gradient: pull(gradient)[0]
@@ -72,7 +75,7 @@ def vjp(
 
 
 def gradient(fn: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """The gradient of a scalar function, itself differentiable in everything fn depends on."""
+    """Return a scalar function's gradient, differentiable in everything fn depends on."""
     if transformed():
         return torch.func.grad(fn)(at)
     with torch.enable_grad():
@@ -93,6 +96,5 @@ def _detached(aux: Any) -> Any:
 
 
 def _like(tree: Tree, tensors: tuple[Tensor, ...]) -> Tree:
-    return trees.fill(
-        tree, dict(zip((name for name, _ in trees.named_leaves(tree)), tensors, strict=True))
-    )
+    names = [name for name, _ in trees.named_leaves(tree)]
+    return trees.fill(tree, dict(zip(names, tensors, strict=True)))

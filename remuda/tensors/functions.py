@@ -1,4 +1,4 @@
-"""Functions as values: two that are made of equal parts are equal."""
+"""Functions as values: two functions made of equal parts are equal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
-"""Every random draw starts here, from a *key*: a number made of the seed, the purpose, the round and the member.
+"""Random draws from *keys*: numbers made of the seed, the purpose, the round and the member.
 
-A draw is a pure function of its key: a counter is hashed, so there is no generator whose state could drift. The same
-key gives the same numbers in a loop over members and under ``vmap``, on any device and on any number of ranks (up to
-the last bit of the transcendental functions), and a resumed run draws what the uninterrupted one would have drawn.
+A draw is a pure function of its key. It hashes a counter, so no generator has a state that could
+drift. The same key gives the same numbers in a loop over members and under ``vmap``, on any device
+and any number of ranks (up to the last bit of the transcendental functions). A resumed run draws
+what the uninterrupted run would have drawn.
 """
 
 import hashlib
@@ -14,14 +15,13 @@ from torch import Tensor
 
 from remuda.tensors.calculus import transformed
 
-_GOLDEN = 0x9E3779B97F4A7C15 - (
-    1 << 64
-)  # odd 64-bit multipliers, as the signed numbers that torch has
+# Odd 64-bit multipliers, written as the signed numbers that PyTorch has.
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MULTIPLIER = 0xD6E8FEB86659FD93 - (1 << 64)
 
 
 def key(seed: int, purpose: str, *numbers: int) -> int:
-    """A 63-bit key; purpose and numbers (round, member, ...) tell its stream from all others."""
+    """Return a 63-bit key; purpose and numbers (round, member, ...) make its stream unique."""
     text = "/".join([str(seed), purpose, *map(str, numbers)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
@@ -29,26 +29,32 @@ def key(seed: int, purpose: str, *numbers: int) -> int:
 def keys(
     seed: int, purpose: str, members: Sequence[int], *numbers: int, device: torch.device | str
 ) -> Tensor:
-    """One key per member, (members,)."""
+    """Return one key per member, (members,)."""
     return torch.tensor([key(seed, purpose, *numbers, member) for member in members], device=device)
 
 
 def fold(keys: Tensor, number: int | Tensor) -> Tensor:
-    """The key of the number-th sub-stream, on any shape; folding a then b differs from folding b then a."""
+    """Return the key of the number-th sub-stream; works on any shape.
+
+    Folding a, then b differs from folding b, then a.
+    """
     x = keys * _GOLDEN + number
     x = (x ^ (x >> 32 & 0xFFFFFFFF)) * _MULTIPLIER
     return (x ^ (x >> 32 & 0xFFFFFFFF)) * _MULTIPLIER
 
 
 def bits(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """32 random bits an element, as int32; key is a scalar."""
+    """Return 32 random bits per element as int32; the key is a scalar."""
     counter = torch.arange(math.prod(shape), dtype=torch.int32, device=key.device)
     low, high = key.to(torch.int32), (key >> 32).to(torch.int32)
     return _mix(_mix(counter ^ low) + high).reshape(tuple(shape))
 
 
 def _mix(x: Tensor) -> Tensor:
-    """A 32-bit integer hash with full avalanche (shifts and multipliers of Wellons' search); overwrites x."""
+    """Hash 32-bit integers with full avalanche; overwrites x.
+
+    Shifts and multipliers are from Wellons' search.
+    """
     x ^= (x >> 16) & 0xFFFF
     x *= 0x7FEB352D
     x ^= (x >> 15) & 0x1FFFF
@@ -58,24 +64,27 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """8 random bits an element, as uint8: a quarter of the price of ``bits``, whose bytes they are."""
+    """Return 8 random bits per element as uint8.
+
+    They are the bytes of ``bits``, at a quarter of the cost per element.
+    """
     count = math.prod(shape)
     if torch.compiler.is_compiling():
         return _octets_one_by_one(key, count).reshape(tuple(shape))
     words = bits(key, ((count + 3) // 4,))
-    if transformed():  # not every version can look at a batched tensor's bytes
-        octets = (
-            torch.stack([words >> shift & 0xFF for shift in (0, 8, 16, 24)], 1)
-            .to(torch.uint8)
-            .flatten()
-        )
+    if transformed():  # not every version of PyTorch can view a batched tensor's bytes
+        parts = torch.stack([words >> shift & 0xFF for shift in (0, 8, 16, 24)], 1)
+        octets = parts.to(torch.uint8).flatten()
     else:
         octets = words.view(torch.uint8)
     return octets[:count].reshape(tuple(shape))
 
 
 def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
-    """The same with a hash for each: more arithmetic, but a single formula, which a compiler fuses with its use."""
+    """Return the same octets with a hash for each.
+
+    This is more arithmetic, but a single formula, which a compiler fuses with its use.
+    """
     place = torch.arange(count, dtype=torch.int32, device=key.device)
     low, high = key.to(torch.int32), (key >> 32).to(torch.int32)
     words = _mix(_mix((place >> 2) ^ low) + high)
@@ -83,12 +92,12 @@ def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
 
 
 def uniform(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """Numbers in [0, 1) with 24 random bits each."""
+    """Return numbers in [0, 1) with 24 random bits each."""
     return ((bits(key, shape) >> 8) & 0xFFFFFF).to(torch.float32) * 2.0**-24
 
 
 def normal(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """Standard normal numbers, by Box and Muller; a longer draw begins with the shorter one."""
+    """Return standard normal numbers (Box-Muller); a longer draw starts with the shorter one."""
     count = math.prod(shape)
     half = (count + 1) // 2
     radius = torch.sqrt(-2.0 * torch.log1p(-uniform(fold(key, 0), (half,))))
@@ -98,5 +107,5 @@ def normal(key: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def permutation(key: Tensor, count: int) -> Tensor:
-    """A random order of range(count)."""
+    """Return a random permutation of range(count)."""
     return torch.argsort(bits(key, (count,)), stable=True)

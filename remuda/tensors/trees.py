@@ -1,4 +1,4 @@
-"""Trees of tensors: nested dicts, tuples and named tuples, and the *rows* that an engine moves.
+"""Trees of tensors (nested dicts, tuples and named tuples) and the *rows* that engines move.
 
 A leaf's name is the path to it, joined by "/": ``generator/params/conv1.weight``.
 """
@@ -26,7 +26,7 @@ def map(fn: Callable[..., Any], *trees: Tree) -> Tree:
 
 
 def named_leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every leaf with its path, in a fixed order."""
+    """Yield every leaf with its path, in a fixed order."""
     if isinstance(tree, Tensor):
         yield prefix, tree
         return
@@ -40,6 +40,7 @@ def named_leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def leaves(tree: Tree) -> list[Tensor]:
+    """Return all leaves, in the order of ``named_leaves``."""
     return [leaf for _, leaf in named_leaves(tree)]
 
 
@@ -50,30 +51,32 @@ def refill(tree: Tree, leaves: list[Tensor]) -> Tree:
 
 
 def resize(tree: Tree, size: int) -> Tree:
-    """So many rows: the first ones, or all and then copies of them from the beginning."""
+    """Return ``size`` rows: the first ones, or all rows and then copies from the first on."""
     return map(lambda leaf: leaf[torch.arange(size, device=leaf.device) % len(leaf)], tree)
 
 
 def stack(trees: list[Tree]) -> Tree:
-    """One tree of rows out of one tree per member."""
+    """Return one tree of rows from one tree per member."""
     return map(lambda *members: torch.stack(members), *trees)
 
 
 def row(rows: Tree, i: int | Tensor) -> Tree:
-    """Row i of every leaf, as a view; by a tensor of numbers, these rows."""
+    """Return row i of every leaf as a view; with a tensor of numbers, these rows."""
     return map(lambda leaf: leaf[i], rows)
 
 
 def num_bytes(tree: Tree) -> int:
+    """Return the size of all leaves in bytes."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
 
 
 def to(tree: Tree, device: torch.device | str) -> Tree:
+    """Return the tree on this device."""
     return map(lambda leaf: leaf.to(device), tree)
 
 
 def equal(a: Tree, b: Tree) -> bool:
-    """Whether two trees hold the same names and, bit for bit, the same values."""
+    """Return whether two trees have the same names and, bit for bit, the same values."""
     left, right = dict(named_leaves(a)), dict(named_leaves(b))
     return left.keys() == right.keys() and all(
         torch.equal(left[name], right[name]) for name in left
@@ -81,7 +84,10 @@ def equal(a: Tree, b: Tree) -> bool:
 
 
 def fill(like: Tree, tensors: dict[str, Tensor], prefix: str = "") -> Tree:
-    """The structure of ``like`` with the named tensors as leaves; the inverse of ``dict(named_leaves(tree))``."""
+    """Return the structure of ``like`` with the named tensors as leaves.
+
+    This is the inverse of ``dict(named_leaves(tree))``.
+    """
     if isinstance(like, Tensor):
         return tensors[prefix]
 

@@ -99,7 +99,7 @@ BAD = {
         "strategy": {"loss": "wasserstein", "lipschitz": "none"}
     },
     "strategy.cutout must be in [0, 1), not 1.0": {"strategy": {"cutout": 1.0}},
-    "strategy.label_smoothing has no meaning": {
+    "strategy.label_smoothing does not apply": {
         "strategy": {"loss": "hinge", "label_smoothing": 0.1}
     },
     "strategy.generator_betas must be two numbers in [0, 1)": {

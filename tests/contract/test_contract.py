@@ -1,4 +1,4 @@
-"""What every strategy promises on every engine. A new entry in STRATEGIES is tested by this file as it is."""
+"""What every strategy promises on every engine; new entries in STRATEGIES are tested as well."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ NETWORKS = {
     "dcgan": DCGAN(latent=6, width=8),
     "acgan-mlp": ACGANMLP(latent=6, hidden=12),
 }
-# A choice between equals may turn on the last bit, so that engines are compared without choices.
+# A choice between equals may depend on the last bit, so engines are compared without choices.
 UNDECIDED = {"cellular": dict(selection="none", replacement="always")}
 
 
@@ -91,7 +91,7 @@ def test_a_round_learns_and_reports_every_member(toy_data, strategy, engine, net
 
 
 def test_rounds_are_pure(toy_data, strategy, engine, networks):
-    """The state that a round began with is intact and gives the same round again: so losses can be survived."""
+    """A round leaves its state intact, and can run again from it after a failure."""
     small = Small(toy_data, strategy, engine, networks)
     state, _ = small.train(1)
     before = trees.map(torch.clone, state)

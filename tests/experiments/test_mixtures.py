@@ -10,6 +10,7 @@ from remuda.experiments import mixtures
 from remuda.population import mixture
 from remuda.record import Record
 from remuda.strategies import Cellular
+from remuda.strategies.mixtures import sample_mixture
 from remuda.training.assemble import assemble
 from tests.cli.test_cli import in_process
 
@@ -68,9 +69,10 @@ def test_a_model_of_one_cell_draws_from_its_mixture(trained):
     for cell in range(6):
         mine = mixtures.only(model, cell)
         images = mine.strategy.generate(mine.context, mine.state, noise, labels)
-        assert torch.equal(
-            images, model.strategy.generate_from(model.context, model.state, cell, noise, labels)
-        )
+        around, weights = model.state.around[cell], model.state.weights[cell]
+        generators = model.state.sides.generators
+        expected = sample_mixture(model.context.gan, generators, around, weights, noise, labels)
+        assert torch.equal(images, expected)
 
 
 def test_each_mixture_is_scored_by_the_runs_protocol(trained):
@@ -101,7 +103,9 @@ def test_evolution_follows_the_arithmetic_of_the_mixture(trained):
     before, state = mixtures.evolve(herd, model, 5)
     assert isinstance(herd.strategy, Cellular)
     real = herd.batches.draw(model.round * herd.num_batches, 3)
-    features, truth = herd.strategy.compare(herd.context, model.state, real, model.round)
+    features, truth = herd.strategy.search.features(
+        herd.context, model.state.sides.generators, real, model.round
+    )
     assert features.shape == (6, 20, 64) and truth.shape == (6, 20, 64)
     means = mixture.kernels(features[model.state.around[4]], truth[4])
     assert before[4] == float(mixture.distance(model.state.weights[4], means))

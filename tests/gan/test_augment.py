@@ -22,7 +22,7 @@ def test_shifts_by_hand():
 
 
 def test_cuts_by_hand():
-    """Half of 4 is 2 columns, half of 3 rounds to 2 rows; a centre at the border cuts half of that off."""
+    """Half of 4 is 2 columns, half of 3 rounds to 2 rows; the border may cut off half of these."""
     middle, corner = cut(IMAGES, torch.tensor([[0.3, 0.0], [0.5, 0.99]]), 0.5)[:, 0]
     assert middle.tolist() == [[1, 0, 0, 4], [5, 0, 0, 8], [9, 10, 11, 12]]
     assert corner.tolist() == [[13, 14, 15, 0], [17, 18, 19, 20], [21, 22, 23, 24]]
@@ -48,7 +48,7 @@ def test_every_shift_is_as_likely():
 
 
 class Sum(nn.Module):
-    """Weighs the pixels with the numbers 1, 2, ..."""
+    """Weigh the pixels with the numbers 1, 2, ..."""
 
     def forward(self, images, labels):
         return (images * torch.arange(1.0, 1 + images[0].numel()).reshape(images[0].shape)).sum(
@@ -79,12 +79,12 @@ def test_members_in_a_stack_draw_as_alone():
     keys, images = torch.tensor([3, 4, 5]), torch.rand(3, 5, 1, 8, 8)
     labels = torch.zeros(5, dtype=torch.int64)
 
-    def judge(key, images):
+    def critic(key, images):
         return apply(module, {}, {"key": key}, images, labels)[0]
 
-    stacked = torch.func.vmap(judge)(keys, images)
+    stacked = torch.func.vmap(critic)(keys, images)
     assert torch.allclose(
-        stacked, torch.stack([judge(*one) for one in zip(keys, images, strict=True)])
+        stacked, torch.stack([critic(*one) for one in zip(keys, images, strict=True)])
     )
 
 

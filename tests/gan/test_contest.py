@@ -49,7 +49,7 @@ def turns(num, individuals=1, rivals=0, batch=6):
 @pytest.mark.parametrize("networks", NETWORKS)
 def test_all_against_all_is_a_double_loop(networks):
     game = contest(networks)
-    generators, discriminators = game.enter([1, 2, 3]), game.enter([4, 5])
+    generators, discriminators = game.new_individuals([1, 2, 3]), game.new_individuals([4, 5])
     images, labels, noise = (leaf[0] for leaf in turns(1)[:3])
     players = generators.generators.player, discriminators.discriminators.player
     of_g, of_d = game.losses(*players, images, labels, noise, torch.tensor(8))
@@ -73,11 +73,11 @@ def test_all_against_all_is_a_double_loop(networks):
     "settings", [{}, {"loss": LOSSES["wasserstein"], "lipschitz": "penalty"}], ids=["", "penalty"]
 )
 def test_losses_are_those_that_are_trained(networks, settings):
-    """With the class loss of an auxiliary classifier, and with the penalty for gradients."""
+    """Also with the class loss of an auxiliary classifier and with the gradient penalty."""
     game = contest(networks, **settings)
     generators, discriminators = (
-        game.enter([1, 2, 3]).generators.player,
-        game.enter([4, 5]).discriminators.player,
+        game.new_individuals([1, 2, 3]).generators.player,
+        game.new_individuals([4, 5]).discriminators.player,
     )
     images, labels, noise = (leaf[0] for leaf in turns(1)[:3])
     key = torch.tensor(8)
@@ -85,18 +85,18 @@ def test_losses_are_those_that_are_trained(networks, settings):
     for i in range(3):
         for j in range(2):
             g, d = trees.row(generators, i), trees.row(discriminators, j)
-            fakes, _, _ = game.gan.imagine(g, noise, labels)
-            _, _, cost = game.gan.judge(d, fakes, labels)
+            fakes, _, _ = game.gan.generate(g, noise, labels)
+            _, _, cost = game.gan.feedback(d, fakes, labels)
             assert torch.isclose(of_g[i, j], cost, atol=1e-5)
-            _, cost = game.gan.discriminate(d, images, fakes, labels, key)
-            # In training, the second batch finds BatchNorm's and dropout's buffers as the first has left them.
+            _, cost = game.gan.update_discriminator(d, images, fakes, labels, key)
+            # In training, the second batch uses the buffers that the first has changed.
             if networks != "dcgan":
                 assert torch.isclose(of_d[j, i], cost, atol=1e-5)
 
 
 def test_fitness_is_a_measure_of_the_losses():
     game = contest()
-    sides = game.enter([1, 2, 3])
+    sides = game.new_individuals([1, 2, 3])
     images, labels, key = turns(1).images[0], turns(1).labels[0], torch.tensor(7)
     of_g, of_d = game.fitnesses(sides, lambda losses: losses.amax(1), images, labels, key)
     players = sides.generators.player, sides.discriminators.player
@@ -107,7 +107,7 @@ def test_fitness_is_a_measure_of_the_losses():
 @pytest.mark.parametrize("networks", NETWORKS)
 def test_one_against_one_is_a_gans_step(networks):
     game = contest(networks, discriminator_steps=2)
-    sides, played = game.enter([3]), turns(2)
+    sides, played = game.new_individuals([3]), turns(2)
     after, _ = game.train(sides, None, played)
     pair = Pair(*(trees.row(side.player, 0) for side in sides), {})
     expected, _ = game.gan.step(pair, *played[:4])
@@ -115,50 +115,54 @@ def test_one_against_one_is_a_gans_step(networks):
     assert trees.equal(trees.row(after.discriminators.player, 0), expected.discriminator)
 
 
-def test_discriminators_rest_while_generators_go_on():
+def test_discriminators_rest_while_generators_continue():
     game = contest()
-    sides = game.enter([3])
+    sides = game.new_individuals([3])
     after, _ = game.train(sides, None, turns(4))
     assert (
         after.generators.player.moments.steps == 4
         and after.discriminators.player.moments.steps == 1
     )
-    both = game.enter([3, 4])
+    both = game.new_individuals([3, 4])
     after, _ = game.train(both, None, turns(4, individuals=2))
     assert after.generators.player.moments.steps.tolist() == [4, 4]
     assert after.discriminators.player.moments.steps.tolist() == [1, 1]
 
 
 def test_an_opponent_is_the_one_of_that_number():
-    """Own individuals first, then the others; those are met as they are, and do not learn."""
+    """Own individuals come first, then the others, which do not learn."""
     game = contest()
-    sides, others = game.enter([1]), game.enter([2, 3])
+    sides, others = game.new_individuals([1]), game.new_individuals([2, 3])
     before = trees.map(torch.clone, others)
     for rival, key in enumerate([1, 2, 3]):
         played = turns(1, rivals=rival)
         after, _ = game.train(sides, others, played)
-        opponent = game.enter([key])
-        fakes, _, _ = game.gan.imagine(
+        opponent = game.new_individuals([key])
+        fakes, _, _ = game.gan.generate(
             trees.row(opponent.generators.player, 0), played.noise[0], played.labels[0]
         )
         one = trees.row(sides.discriminators.player, 0)
         key_ = random.fold(played.keys[0], 0)
-        expected, _ = game.gan.discriminate(one, played.images[0], fakes, played.labels[0], key_)
+        expected, _ = game.gan.update_discriminator(
+            one, played.images[0], fakes, played.labels[0], key_
+        )
         assert trees.equal(trees.row(after.discriminators.player, 0), expected)
-        judge = expected if rival == 0 else trees.row(opponent.discriminators.player, 0)
+        rival_discriminator = (
+            expected if rival == 0 else trees.row(opponent.discriminators.player, 0)
+        )
         mine = trees.row(sides.generators.player, 0)
-        fakes, _, pull = game.gan.imagine(mine, played.noise[0], played.labels[0])
-        _, feedback, _ = game.gan.judge(judge, fakes, played.labels[0])
+        fakes, _, pull = game.gan.generate(mine, played.noise[0], played.labels[0])
+        _, feedback, _ = game.gan.feedback(rival_discriminator, fakes, played.labels[0])
         assert trees.equal(
-            trees.row(after.generators.player, 0), game.gan.descend(mine, pull(feedback))
+            trees.row(after.generators.player, 0), game.gan.apply_gradients(mine, pull(feedback))
         )
     assert trees.equal(others, before)
 
 
-def test_learning_rates_of_their_own_take_effect():
+def test_individual_learning_rates_take_effect():
     """The first step of Adam is the rate itself, wherever there is a gradient."""
     game = contest(own_rates=True)
-    sides = game.enter([1, 2])
+    sides = game.new_individuals([1, 2])
     rates = torch.tensor([0.003, 0.0])
     sides = Sides(sides.generators._replace(lr=rates), sides.discriminators._replace(lr=2 * rates))
     after, _ = game.train(sides, None, turns(1, individuals=2))
@@ -188,19 +192,19 @@ def test_losses_are_drawn_at_creation_or_for_every_update(individuals):
     moments = {}
     for drawing in ("none", "creation", "update"):
         game = contest(drawing=drawing)
-        sides = game.enter(list(range(individuals)))
+        sides = game.new_individuals(list(range(individuals)))
         sides = sides._replace(
             generators=sides.generators._replace(loss=torch.eye(3)[[0] * individuals])
         )
         after, _ = game.train(sides, None, played)
         moments[drawing] = after.generators.player.moments.first["layers.4.bias"][0]
-    # Of the same discriminator cross-entropy has twice the gradient of the default, and least squares another one.
+    # Cross-entropy has twice the gradient of the default loss, least squares a different one.
     assert torch.allclose(moments["creation"], 2 * moments["none"], rtol=1e-4, atol=1e-7)
     assert not torch.allclose(moments["update"], moments["none"], rtol=1e-3, atol=1e-7)
 
 
 def test_individuals_differ_and_draw_their_losses():
-    sides = contest().enter(list(range(40)))
+    sides = contest().new_individuals(list(range(40)))
     weight = sides.generators.player.params["layers.0.weight"]
     assert not torch.equal(weight[0], weight[1])
     assert (sides.generators.loss.sum(0) > 5).all() and (sides.generators.loss.sum(1) == 1).all()

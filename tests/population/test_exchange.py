@@ -1,4 +1,4 @@
-"""Derangements and losses as index tables."""
+"""Derangements and lost members as index tables."""
 
 import torch
 from hypothesis import given

@@ -24,7 +24,7 @@ def test_a_tournament_of_all_is_won_by_the_fittest_and_one_of_one_by_anybody():
     assert all(tournament(fitness, everyone, key, 3) == 1 for key in keys)
     winners = torch.stack([tournament(fitness, everyone, key, 1) for key in keys])
     assert torch.bincount(winners, minlength=3).min() > 40
-    # Of two contenders out of three: the fittest is among them in two draws of three, the least fit never wins.
+    # Two contenders out of three include the fittest in two of three draws; the worst never wins.
     winners = torch.bincount(
         torch.stack([tournament(fitness, everyone, key, 2) for key in keys]), minlength=3
     )

@@ -22,7 +22,7 @@ def test_links_go_both_ways_and_no_cell_stands_twice(height, width, kind):
 
 
 def test_the_papers_neighbourhood_by_hand():
-    """Cell (1, 1) of a 4x4 torus and its west, north, east and south; and a corner, which wraps around."""
+    """Cell (1, 1) of a 4x4 torus with west, north, east, south; and a corner that wraps around."""
     table = neighbourhoods(4, 4, "von-neumann").tolist()
     assert table[5] == [5, 4, 1, 6, 9]
     assert table[0] == [0, 3, 12, 1, 4]
@@ -71,7 +71,7 @@ def test_links_without_those_who_left(height, width, kind, bits, extra):
     for cell in range(size):
         linked = found.table[cell][found.present[cell]].tolist()
         expected = [other for other in table[cell].tolist() if alive[other] and alive[cell]]
-        assert linked == (expected or [cell]), "who has left is alone"
+        assert linked == (expected or [cell]), "cells that left keep only themselves"
         assert (found.table[cell][~found.present[cell]] == cell).all()
         assert all(cell in found.table[other][found.present[other]] for other in linked)
 

@@ -9,6 +9,7 @@ from remuda.errors import UserError
 from remuda.gan.contest import Sides
 from remuda.networks import DCGAN, MLP
 from remuda.strategies import Cellular, Standalone
+from remuda.strategies.mixtures import MixtureSearch, best_mixture
 from remuda.tensors import random, trees
 
 SHAPE = (1, 8, 8)
@@ -19,6 +20,12 @@ def make(networks=None, seed=7, **options):
     options = {"batch_size": 4, "mixture_samples": 6, **options}
     strategy = Cellular(**options)
     return strategy, strategy.prepare(networks or MLP(latent=5, hidden=9), SHAPE, 3, seed=seed)
+
+
+def rules(**options):
+    """The evolution of a cell's individuals."""
+    strategy, context = make(**options)
+    return strategy.evolution(context.gan)
 
 
 def real(size, batches=4, seed=0):
@@ -59,18 +66,18 @@ def test_a_grid_of_one_cell_is_a_standalone_gan(networks, selection, options):
 
 
 def test_selection_takes_the_winner_with_all_it_has():
-    """Tournaments of everyone: the fittest of the neighbourhood by a fitness matrix that is worked out apart."""
-    strategy, context = make(height=3, width=3, tournament_size=9)
+    """With everyone in the tournament, the fittest by a separately computed matrix wins."""
+    evolution = rules(height=3, width=3, tournament_size=9)
     own, centres = (
-        strategy.contest(context.gan).enter([1]),
-        strategy.contest(context.gan).enter([1, 2, 3, 4, 5]),
+        evolution.contest.new_individuals([1]),
+        evolution.contest.new_individuals([1, 2, 3, 4, 5]),
     )
     centres.generators.lr[:] = torch.arange(1.0, 6.0)
     present, batch, key = torch.tensor([True, True, True, False, True]), real(1), torch.tensor(99)
     images, labels = batch.images[0, 0], batch.labels[0, 0]
-    chosen = strategy.select(context, own, centres, present, images, labels, key)
+    chosen = evolution.select(own, centres, present, images, labels, key)
     noise = random.normal(random.fold(key, 0), (4, 5))
-    losses, _ = strategy.contest(context.gan).losses(
+    losses, _ = evolution.contest.losses(
         centres.generators.player,
         centres.discriminators.player,
         images.float() / 127.5 - 1,
@@ -81,7 +88,7 @@ def test_selection_takes_the_winner_with_all_it_has():
     fitness = losses[:, present].mean(1)
     fitness[~present] = torch.inf
     best = int(fitness.argmin())
-    if best > 0:  # one's own comes from own, where its rate was not changed
+    if best > 0:  # the cell's own individual has its unchanged rate
         assert chosen.generators.lr.tolist() == [best + 1.0]
     assert trees.equal(
         chosen.generators.player, trees.row(centres.generators.player, slice(best, best + 1))
@@ -89,16 +96,16 @@ def test_selection_takes_the_winner_with_all_it_has():
 
 
 def test_without_selection_the_cells_own_train():
-    strategy, context = make(height=3, width=3, selection="none")
+    evolution = rules(height=3, width=3, selection="none")
     own, centres = (
-        strategy.contest(context.gan).enter([1]),
-        strategy.contest(context.gan).enter([1, 2, 3, 4, 5]),
+        evolution.contest.new_individuals([1]),
+        evolution.contest.new_individuals([1, 2, 3, 4, 5]),
     )
     batch = real(1)
     there = torch.ones(5, dtype=torch.bool)
     assert (
-        strategy.select(
-            context, own, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)
+        evolution.select(
+            own, centres, there, batch.images[0, 0], batch.labels[0, 0], torch.tensor(1)
         )
         is own
     )
@@ -106,44 +113,43 @@ def test_without_selection_the_cells_own_train():
 
 @pytest.mark.parametrize("population", [1, 3])
 def test_the_fitter_stay(population):
-    strategy, context = make(height=2, width=2, population=population)
-    own = strategy.contest(context.gan).enter(list(range(population)))
-    trained = strategy.contest(context.gan).enter(list(range(10, 10 + population)))
-    centres = strategy.contest(context.gan).enter([0, 20, 21])
+    evolution = rules(height=2, width=2, population=population)
+    own = evolution.contest.new_individuals(list(range(population)))
+    trained = evolution.contest.new_individuals(list(range(10, 10 + population)))
+    centres = evolution.contest.new_individuals([0, 20, 21])
     batch, key, there = real(1), torch.tensor(5), torch.ones(3, dtype=torch.bool)
     images, labels = batch.images[0, 0], batch.labels[0, 0]
-    kept = strategy.replace(context, own, trained, centres, there, images, labels, key)
+    kept = evolution.replace(own, trained, centres, there, images, labels, key)
     both = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
     against = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), both, centres)
     noise = random.normal(random.fold(key, 0), (4, 5))
     unit = images.float() / 127.5 - 1
-    of_g, _ = strategy.contest(context.gan).losses(
+    of_g, _ = evolution.contest.losses(
         both.generators.player, against.discriminators.player, unit, labels, noise, key
     )
-    _, of_d = strategy.contest(context.gan).losses(
+    _, of_d = evolution.contest.losses(
         against.generators.player, both.discriminators.player, unit, labels, noise, key
     )
     for side, kept_side, losses in zip(both, kept, (of_g, of_d), strict=True):
         best = losses.mean(1).argsort()[:population]
         assert trees.equal(kept_side, trees.row(side, best)), "the centre is the fittest"
-    always, context = make(height=2, width=2, population=population, replacement="always")
-    kept = always.replace(context, own, trained, centres, there, images, labels, key)
+    always = rules(height=2, width=2, population=population, replacement="always")
+    kept = always.replace(own, trained, centres, there, images, labels, key)
     assert sorted(kept.generators.player.params["layers.0.bias"].sum(1).tolist()) == sorted(
         trained.generators.player.params["layers.0.bias"].sum(1).tolist()
     )
 
 
 def test_a_network_that_broke_in_training_is_not_kept():
-    strategy, context = make()
-    own = strategy.contest(context.gan).enter([1])
+    evolution = rules()
+    own = evolution.contest.new_individuals([1])
     broken = trees.map(
         lambda leaf: leaf * torch.nan if leaf.is_floating_point() else leaf,
-        strategy.contest(context.gan).enter([2]),
+        evolution.contest.new_individuals([2]),
     )
-    centres, batch = strategy.contest(context.gan).enter([1, 3, 4]), real(1)
+    centres, batch = evolution.contest.new_individuals([1, 3, 4]), real(1)
     there = torch.ones(3, dtype=torch.bool)
-    kept = strategy.replace(
-        context,
+    kept = evolution.replace(
         own,
         broken,
         centres,
@@ -156,23 +162,23 @@ def test_a_network_that_broke_in_training_is_not_kept():
 
 
 def test_mutation_of_learning_rates():
-    """Half of them move, by a Gaussian step of that scale; what would be negative is mirrored."""
-    strategy, context = make(population=4000)
+    """Half of the rates move by a Gaussian step of this scale; negative rates are mirrored."""
+    evolution = rules(population=4000)
     lr = torch.full((4000,), 2e-4)
-    player = strategy.contest(context.gan).enter([1])
+    player = evolution.contest.new_individuals([1])
     chosen = Sides(player.generators._replace(lr=lr), player.discriminators._replace(lr=lr))
-    mutated = strategy.mutate(chosen, torch.tensor(3))
+    mutated = evolution.mutate(chosen, torch.tensor(3))
     for side in mutated:
         steps = side.lr - lr
         moved = steps != 0
         assert 0.45 < moved.float().mean() < 0.55 and (side.lr > 0).all()
         assert 0.9e-4 < steps[moved].std() < 1.1e-4 and abs(steps[moved].mean()) < 1e-5
-    small = strategy.mutate(
+    small = evolution.mutate(
         Sides(*(side._replace(lr=lr / 100) for side in chosen)), torch.tensor(3)
     )
     assert all((side.lr > 0).all() and side.lr.max() > 1e-4 for side in small)
     assert not torch.equal(mutated.generators.lr, mutated.discriminators.lr)
-    assert Cellular(lr_mutation=0.0).mutate(chosen, torch.tensor(3)) is chosen
+    assert rules(lr_mutation=0.0).mutate(chosen, torch.tensor(3)) is chosen
 
 
 def test_every_second_batch_trains_the_discriminator():
@@ -197,7 +203,7 @@ def test_batches_and_updates_of_a_round(skip, steps):
 
 
 def test_only_neighbours_matter():
-    """On a ring of five a change in cell 2 reaches cells 1 and 3 in the next round, 0 and 4 in the one after."""
+    """On a ring of five, a change in cell 2 reaches cells 1 and 3 first, 0 and 4 a round later."""
     strategy, context = make(height=1, width=5, neighbourhood="ring", tournament_size=3)
     engine = Stacked(5)
     state = strategy.init(context, engine)
@@ -212,7 +218,7 @@ def test_only_neighbours_matter():
         assert trees.equal(trees.row(other.sides, cell), trees.row(plain.sides, cell))
 
 
-def test_a_schedule_changes_the_neighbourhood_and_starts_its_mixture_anew():
+def test_a_schedule_changes_the_neighbourhood_and_resets_its_mixture():
     strategy, context = make(
         height=3, width=3, neighbourhood="none", schedule="2: von-neumann, 4: moore"
     )
@@ -237,7 +243,7 @@ def test_cells_leave():
     for cell in range(4):
         assert all(int(other) == cell or int(other) not in gone for other in state.around[cell])
     worst = state._replace(distance=torch.where(state.alive, 5.0, -1.0).double())
-    assert strategy.best(worst) not in gone
+    assert best_mixture(worst.distance, worst.alive) not in gone
 
 
 def test_the_model_is_the_best_neighbourhoods_mixture():
@@ -251,13 +257,13 @@ def test_the_model_is_the_best_neighbourhoods_mixture():
     noise, labels = torch.randn(6, 5), torch.zeros(6, dtype=torch.int64)
     third = trees.map(lambda leaf: leaf[3, 0], state.sides.generators.player)
     _, single = make(**PLAIN)
-    expected = single.gan.generate(single.gan.init(0)._replace(generator=third), noise, labels)
-    assert strategy.best(state) == 2 and torch.equal(
+    expected = single.gan.sample(single.gan.init(0)._replace(generator=third), noise, labels)
+    assert best_mixture(state.distance, state.alive) == 2 and torch.equal(
         strategy.generate(context, state, noise, labels), expected
     )
 
 
-def test_weights_are_improved_by_what_the_look_sees():
+def test_weights_are_improved_by_the_features():
     """Cells whose generators make images unlike the data lose weight everywhere."""
     frozen = dict(
         generator_lr=1e-9,
@@ -345,7 +351,7 @@ def test_bad_settings(options, sentence):
         make(**options)
 
 
-def test_the_grid_says_how_many():
+def test_the_grid_decides_the_number_of_members():
     with pytest.raises(UserError, match="2x3 has 6 members, not 5"):
         Cellular(height=2, width=3).num_members(5, 3)
     assert (
@@ -355,23 +361,23 @@ def test_the_grid_says_how_many():
     )
 
 
-def test_what_has_no_meaning_is_refused():
+def test_settings_that_do_not_fit_are_refused():
     with pytest.raises(UserError, match="mustangs draws losses of probabilities"):
         make(mustangs="update", loss="wasserstein")
-    with pytest.raises(UserError, match="two real images a round"):
+    with pytest.raises(UserError, match="two real images in a round"):
         Cellular(batch_size=1, steps_per_round=1).batches_per_round(100)
 
 
-def test_mixtures_are_compared_under_the_labels_of_the_real_images():
-    asked = []
+def test_mixtures_are_compared_under_the_labels_of_the_real_images(monkeypatch):
+    asked, draw_samples = [], MixtureSearch.draw_samples
 
-    class Spy(Cellular):
-        def _draw_images(self, context, generators, labels, key):
-            asked.append(labels)
-            return super()._draw_images(context, generators, labels, key)
+    def spy(self, context, generators, labels, key):
+        asked.append(labels)
+        return draw_samples(self, context, generators, labels, key)
 
+    monkeypatch.setattr(MixtureSearch, "draw_samples", spy)
     settings = dict(batch_size=4, steps_per_round=2, height=1, width=2, mixture_samples=11)
-    strategy = Spy(**settings)
+    strategy = Cellular(**settings)
     context = strategy.prepare(MLP(latent=5, hidden=12, conditional=True), SHAPE, 3, seed=7)
     engine, batch = Stacked(2), real(2, batches=2)
     strategy.round(context, engine, strategy.init(context, engine), batch, 1)

@@ -30,9 +30,11 @@ def train(strategy, context, engine, batches, rounds=2):
 
 def test_member_zero_equals_a_standalone_gan_on_its_class(toy_data):
     herd = Batches(toy_data, shares(toy_data), members=range(3), batch_size=4, seed=5)
-    alone = Batches(toy_data, shares(toy_data)[:1], members=range(1), batch_size=4, seed=5)
+    baseline_batches = Batches(
+        toy_data, shares(toy_data)[:1], members=range(1), batch_size=4, seed=5
+    )
     state = train(*make(ClassParallel, toy_data), Stacked(3), herd)
-    baseline = train(*make(Standalone, toy_data), Stacked(1), alone)
+    baseline = train(*make(Standalone, toy_data), Stacked(1), baseline_batches)
     assert trees.equal(trees.row(state, 0), trees.row(baseline, 0))
 
 
@@ -57,6 +59,6 @@ def test_generate_calls_the_generator_of_the_label(toy_data):
         pair = trees.row(state, label)
         assert torch.allclose(
             images[i : i + 1],
-            context.gan.generate(pair, noise[i : i + 1], labels[i : i + 1]),
+            context.gan.sample(pair, noise[i : i + 1], labels[i : i + 1]),
             atol=1e-6,
         )

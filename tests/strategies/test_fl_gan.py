@@ -95,7 +95,7 @@ def test_only_the_active_count():
 
 
 @pytest.mark.parametrize("sync", ["both", "generator"])
-def test_who_takes_no_part_does_not_train(sync):
+def test_inactive_members_do_not_train(sync):
     (strategy, context), engine = make(fraction=0.5, sync=sync), Stacked(4)
     state = strategy.init(context, engine)
     after, _ = strategy.round(context, engine, state, real(4), 1)
@@ -109,7 +109,7 @@ def test_who_takes_no_part_does_not_train(sync):
 
 @pytest.mark.parametrize("shift", [0.0, 0.25])
 def test_singular_vectors_are_not_averaged(shift):
-    """Their signs are arbitrary: means of them would be too short, or nothing."""
+    """Their signs are arbitrary: their means would be too short, or zero."""
     (strategy, context), engine = make(lipschitz="spectral", loss="hinge", shift=shift), Stacked(4)
     state, _ = strategy.round(context, engine, strategy.init(context, engine), real(4), 1)
     vectors = {name: leaf for name, leaf in state.discriminator.buffers.items() if "left_" in name}
@@ -183,7 +183,7 @@ def test_counted_traffic_is_that_of_table_3():
     assert dict(engine.bytes) == {("mean", "up"): model, ("mean", "down"): model}
 
 
-def test_who_does_not_take_part_sends_nothing():
+def test_inactive_members_send_nothing():
     (strategy, context), engine = make(fraction=0.4), Metered(Stacked(5))
     state = strategy.init(context, engine)
     strategy.round(context, engine, state, real(5), 1)

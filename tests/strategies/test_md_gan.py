@@ -1,4 +1,4 @@
-"""MD-GAN's arithmetic: what is handed out, judged, averaged and swapped."""
+"""MD-GAN: generated batches, feedback, its mean, and swaps."""
 
 from functools import partial
 
@@ -35,7 +35,7 @@ def real(size, steps=2, seed=0):
 
 
 def test_the_papers_index_rule():
-    """X_g = X(n mod k + 1), X_d = X((n + 1) mod k + 1) for n = 1, ..., N; batches count from 0 here."""
+    """X_g = X(n mod k + 1), X_d = X((n + 1) mod k + 1), n = 1, ..., N; our batches start at 0."""
     assert batch_places(torch.ones(5, dtype=torch.bool), 3).tolist() == [
         [1, 2],
         [2, 0],
@@ -49,7 +49,7 @@ def test_the_papers_index_rule():
 
 
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (2, 1), (3, 1), (4, 2), (10, 3), (25, 4), (50, 5)])
-def test_log_is_the_whole_part_of_the_binary_logarithm(size, k):
+def test_log_is_the_integer_part_of_the_binary_logarithm(size, k):
     assert MDGAN(num_fake_batches="log").num_batches(size) == k
 
 
@@ -61,53 +61,55 @@ def test_more_batches_than_members_are_refused():
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
 @pytest.mark.parametrize("loss", ["non-saturating", "minimax", "least-squares"])
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (3, 1), (3, 2), (4, 4)])
-def test_feedback_is_the_slope_of_the_mean_loss_end_to_end(size, k, loss, networks):
+def test_feedback_is_the_gradient_of_the_mean_loss_end_to_end(size, k, loss, networks):
     strategy, context = make(networks, num_fake_batches=k, loss=loss)
     engine = Stacked(size)
     state = strategy.init(context, engine)
-    inputs = strategy._inputs(context, engine, real(size), torch.ones(size, dtype=torch.bool), t=1)
-    images, labels, asked, keys, noise, classes, places, weights = trees.row(inputs, 0)
-    fakes = engine.scatter(
-        partial(strategy.hand_out, context), state.server, noise, classes, places
-    )
+    everyone = torch.ones(size, dtype=torch.bool)
+    now = trees.row(strategy.iterations(context, engine, real(size), everyone, t=1), 0)
+    noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
+    generator = state.server.generator
+    fakes = strategy.generate_batches(context, state.server, now)
     _, feedback, _ = engine.map(
-        partial(strategy.judge, context), state.workers, fakes, asked, images, labels, keys
+        partial(strategy.compute_feedback, context),
+        state.workers,
+        fakes,
+        now.fake_labels,
+        now.images,
+        now.labels,
+        now.keys,
     )
-    # The discriminators as they judged: with the weights after their step, and the buffers from before the judgement.
-    judges = []
+    # The discriminators that gave feedback: with the weights after their step, and the buffers from
+    # before the feedback.
+    discriminators = []
     for n in range(size):
         worker = trees.row(state.workers, n)
-        worker, _ = context.gan.discriminate(
-            worker, images[n].float() / 127.5 - 1, fakes[n, -1], labels[n], keys[n, 0], asked[n, 1]
+        unit = now.images[n].float() / 127.5 - 1
+        worker, _ = context.gan.update_discriminator(
+            worker, unit, fakes[n, -1], now.labels[n], now.keys[n, 0], now.fake_labels[n, 1]
         )
-        judges.append(worker)
-    params = trees.map(lambda leaf: leaf.detach().requires_grad_(), state.server.generator.params)
-    made, _ = apply(
-        context.gan.generator,
-        params,
-        state.server.generator.buffers,
-        noise.flatten(0, 1),
-        classes.flatten(),
-    )
+        discriminators.append(worker)
+    params = trees.map(lambda leaf: leaf.detach().requires_grad_(), generator.params)
+    made, _ = apply(context.gan.generator, params, generator.buffers, noise, classes)
     batches = made.unflatten(0, (k, 4))
     values = []
-    for n, judge in enumerate(judges):
-        mine = batches[places[n, 0]]
+    for n, worker in enumerate(discriminators):
+        mine = batches[now.places[n, 0]]
         outputs, _ = apply(
-            context.gan.discriminator, judge.params, judge.buffers, mine, asked[n, 0]
+            context.gan.discriminator, worker.params, worker.buffers, mine, now.fake_labels[n, 0]
         )
         values.append(context.gan.loss.generator(outputs))
     torch.stack(values).mean().backward()
     expected = {name: leaf.grad for name, leaf in params.items()}
-    _, _, pull = context.gan.imagine(state.server.generator, noise.flatten(0, 1), classes.flatten())
+    _, _, pull = context.gan.generate(generator, noise, classes)
     shares = torch.zeros(k, size)
     for n in range(size):
-        shares[places[n, 0], n] = 1 / size
+        shares[now.places[n, 0], n] = 1 / size
     through_feedback = pull(torch.einsum("kn,n...->k...", shares, feedback).flatten(0, 1))
     for name, gradient in through_feedback.items():
         assert torch.allclose(gradient, expected[name], atol=1e-6), name
-    server = strategy.descend(context, (state.server, noise, classes, places, weights), feedback)
-    by_hand = context.gan.descend(state.server.generator, expected)
+    server = strategy.apply_feedback(context, (state.server, now), feedback)
+    by_hand = context.gan.apply_gradients(generator, expected)
     for name, param in server.generator.params.items():
         assert torch.allclose(param, by_hand.params[name], atol=1e-5), name
 
@@ -158,14 +160,14 @@ def test_a_swap_conserves_every_discriminator(size, seed, optimizer):
 def test_the_lost_count_for_nothing():
     (strategy, context), engine = make(lose_every=1, swap_every=0), Stacked(3)
     state = strategy.init(context, engine)
-    assert [int(strategy.alive(context, engine, t).sum()) for t in (1, 2, 3, 4, 9)] == [
+    assert [int(strategy.alive(context, engine.size, t).sum()) for t in (1, 2, 3, 4, 9)] == [
         3,
         2,
         1,
         1,
         1,
     ]
-    alive = strategy.alive(context, engine, 3)
+    alive = strategy.alive(context, engine.size, 3)
     lost = (~alive).nonzero()[:, 0]
     batch = real(3)
     other = Batch(batch.images.clone(), batch.labels)
@@ -228,9 +230,10 @@ def test_a_compiled_loop_equals_the_eager_one_and_is_counted():
 def test_labels_are_the_servers_and_every_worker_knows_them():
     strategy, context = make(MLP(latent=5, hidden=12, conditional=True), num_fake_batches=2)
     engine = Stacked(3)
-    inputs = strategy._inputs(context, engine, real(3), torch.ones(3, dtype=torch.bool), t=1)
-    _, _, asked, _, _, classes, places, _ = inputs
+    everyone = torch.ones(3, dtype=torch.bool)
+    drawn = strategy.iterations(context, engine, real(3), everyone, t=1)
+    classes = drawn.classes
     assert classes.min() >= 0 and classes.max() < 3 and len(classes.unique()) > 1
     for s in range(2):
-        assert torch.equal(asked[s], classes[s][places[s]])
+        assert torch.equal(drawn.fake_labels[s], classes[s][drawn.places[s]])
     assert random.key(7, "swap", 1) != random.key(7, "lose")

@@ -55,5 +55,5 @@ def test_vjp_and_second_slopes_under_vmap():
     x, y = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([2.0, 5.0])
     stacked = torch.func.vmap(member)(x, y)
     for i in range(2):
-        for together, alone in zip(stacked, member(x[i], y[i]), strict=True):
-            assert torch.allclose(together[i], alone)
+        for together, single in zip(stacked, member(x[i], y[i]), strict=True):
+            assert torch.allclose(together[i], single)

@@ -61,8 +61,8 @@ def test_same_numbers_under_vmap_as_alone():
     keys = random.fold(KEY, torch.arange(3))
     for draw in (random.uniform, random.normal, random.octets):
         together = torch.func.vmap(lambda key, draw=draw: draw(key, (5, 3)))(keys)
-        alone = torch.stack([draw(key, (5, 3)) for key in keys])
-        assert torch.equal(together, alone)
+        single = torch.stack([draw(key, (5, 3)) for key in keys])
+        assert torch.equal(together, single)
 
 
 @given(st.integers(1, 300), st.integers(0, 1 << 62))

@@ -41,7 +41,7 @@ def inputs(gan, num_steps):
 
 
 def split(gan, outputs, labels):
-    """The judgement, and half the cross-entropy of the classes where the discriminator names them."""
+    """Return the outputs for real or fake, and half the classes' cross-entropy if there are any."""
     if not gan.networks.auxiliary:
         return outputs, 0.0
     return outputs[:, 0], 0.5 * torch.nn.functional.cross_entropy(outputs[:, 1:], labels)
@@ -49,7 +49,7 @@ def split(gan, outputs, labels):
 
 def by_hand(gan, real, labels, noise, keys):
     """What GAN.step promises, with modules, backward() and torch.optim."""
-    generator, discriminator = gan._build(7)
+    generator, discriminator = gan.build_networks(7)
     g_optimizer = torch.optim.Adam(generator.parameters(), 1e-2, (0.5, 0.999), EPSILON)
     d_optimizer = torch.optim.Adam(discriminator.parameters(), 2e-2, (0.3, 0.99), EPSILON)
     d_losses = []
@@ -77,8 +77,8 @@ def by_hand(gan, real, labels, noise, keys):
                     param.clamp_(-gan.clip, gan.clip)
         d_losses.append(loss.item())
     g_optimizer.zero_grad()
-    judged, names = split(gan, discriminator(fakes, labels[-1]), labels[-1])
-    g_loss = gan.loss.generator(judged) + names
+    source, names = split(gan, discriminator(fakes, labels[-1]), labels[-1])
+    g_loss = gan.loss.generator(source) + names
     g_loss.backward()
     g_optimizer.step()
     return generator, discriminator, sum(d_losses) / len(d_losses), g_loss.item()
@@ -133,9 +133,9 @@ def test_step_is_the_same_under_vmap(case):
     arguments = [torch.stack([x, x.flip(0)]) for x in inputs(gan, 2)]
     together, _ = torch.func.vmap(gan.step)(pairs, *arguments)
     for i in range(2):
-        alone, _ = gan.step(trees.row(pairs, i), *trees.row(tuple(arguments), i))
+        single, _ = gan.step(trees.row(pairs, i), *trees.row(tuple(arguments), i))
         for (name, a), (_, b) in zip(
-            trees.named_leaves(trees.row(together, i)), trees.named_leaves(alone), strict=True
+            trees.named_leaves(trees.row(together, i)), trees.named_leaves(single), strict=True
         ):
             assert torch.allclose(a.double(), b.double(), atol=2e-4), name
 
@@ -148,14 +148,14 @@ def test_step_leaves_its_arguments_alone():
     assert trees.equal(pair, before)
 
 
-def test_feedback_equals_the_slope_end_to_end():
+def test_feedback_equals_the_gradient_end_to_end():
     gan = make()
     generator, discriminator, _ = gan.init(7)
     _, labels, noise, _ = inputs(gan, 1)
-    fakes, _, pull = gan.imagine(generator, noise[0], labels[0])
-    _, feedback, _ = gan.judge(discriminator, fakes, labels[0])
+    fakes, _, pull = gan.generate(generator, noise[0], labels[0])
+    _, feedback, _ = gan.feedback(discriminator, fakes, labels[0])
     through_images = pull(feedback)
-    g_module, d_module = gan._build(7)
+    g_module, d_module = gan.build_networks(7)
     gan.loss.generator(d_module(g_module(noise[0], labels[0]), labels[0])).backward()
     for name, param in g_module.named_parameters():
         assert torch.allclose(param.grad, through_images[name], atol=1e-7), name
@@ -165,9 +165,9 @@ def test_fakes_may_have_labels_of_their_own():
     gan = make(ACGANMLP(latent=5, hidden=8))
     start = gan.init(7).discriminator
     real, labels, noise, _ = inputs(gan, 2)
-    fakes, _, _ = gan.imagine(gan.init(7).generator, noise[0], labels[1])
-    _, value = gan.discriminate(start, real[0], fakes, labels[0], KEY, labels[1])
-    module = gan._build(7)[1]
+    fakes, _, _ = gan.generate(gan.init(7).generator, noise[0], labels[1])
+    _, value = gan.update_discriminator(start, real[0], fakes, labels[0], KEY, labels[1])
+    module = gan.build_networks(7)[1]
     (on_real, of_real), (on_fakes, of_fakes) = (
         split(gan, module(images, None), own)
         for images, own in ((real[0], labels[0]), (fakes, labels[1]))
@@ -175,18 +175,18 @@ def test_fakes_may_have_labels_of_their_own():
     expected = gan.loss.discriminator(on_real, on_fakes, 1.0) + of_real + of_fakes
     assert value.item() == pytest.approx(expected.item(), rel=1e-5)
     assert value.item() != pytest.approx(
-        gan.discriminate(start, real[0], fakes, labels[0], KEY)[1].item(), rel=1e-4
+        gan.update_discriminator(start, real[0], fakes, labels[0], KEY)[1].item(), rel=1e-4
     )
 
 
-@pytest.mark.parametrize("part", ["discriminate", "judge"])
+@pytest.mark.parametrize("part", ["update_discriminator", "feedback"])
 def test_a_compiler_takes_an_acgan_as_one_graph(part):
-    """Without the compiler's last stage, which takes minutes on a CPU and knows nothing of us."""
-    gan = make(ACGANMnist(latent=5) if part == "judge" else ACGANMLP(latent=5, hidden=8))
+    """The compiler's last stage is left out: it takes minutes on a CPU."""
+    gan = make(ACGANMnist(latent=5) if part == "feedback" else ACGANMLP(latent=5, hidden=8))
     players = trees.stack([gan.init(7), gan.init(8)]).discriminator
     real, labels, _, keys = (torch.stack([x, x]) for x in inputs(gan, 2))
     arguments = (players, real[:, 0], labels[:, 0])
-    if part == "discriminate":
+    if part == "update_discriminator":
         arguments = (players, real[:, 0], real[:, 1], labels[:, 0], keys[:, 0], labels[:, 1])
     expected = torch.func.vmap(getattr(gan, part))(*arguments)
     compiled = torch.compile(
@@ -214,7 +214,7 @@ def test_an_acgan_learns_its_classes():
         outputs, _ = apply(
             gan.discriminator, pair.discriminator.params, {}, to_unit(data.images), data.labels
         )
-        fakes = gan.generate(pair, torch.randn(200, 100), torch.arange(200) % 10)
+        fakes = gan.sample(pair, torch.randn(200, 100), torch.arange(200) % 10)
         on_fakes, _ = apply(gan.discriminator, pair.discriminator.params, {}, fakes, data.labels)
         return class_loss(outputs[:, 1:], data.labels), class_loss(
             on_fakes[:, 1:], torch.arange(200) % 10
@@ -240,9 +240,9 @@ def test_moving_average_by_hand_and_in_samples():
         assert torch.allclose(average, expected, atol=1e-6)
     noise, labels = torch.randn(2, 5), torch.zeros(2, dtype=torch.int64)
     averaged = pair._replace(generator=pair.generator._replace(params=pair.average), average={})
-    assert torch.equal(gan.generate(pair, noise, labels), gan.generate(averaged, noise, labels))
+    assert torch.equal(gan.sample(pair, noise, labels), gan.sample(averaged, noise, labels))
     assert not torch.equal(
-        gan.generate(pair, noise, labels), gan.generate(pair._replace(average={}), noise, labels)
+        gan.sample(pair, noise, labels), gan.sample(pair._replace(average={}), noise, labels)
     )
 
 

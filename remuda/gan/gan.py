@@ -1,0 +1,289 @@
+"""One generator against one discriminator: how the pair starts, learns and generates.
+
+All methods are pure functions. Nothing here knows about populations.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from remuda.gan.augment import Augmented
+from remuda.gan.lipschitz import SpectralNorm, clip
+from remuda.gan.losses import Loss, class_loss, gradient_penalty
+from remuda.gan.optimizers import Adam
+from remuda.gan.players import Pair, Player, apply, new_average, new_player, update_average
+from remuda.networks import Networks
+from remuda.tensors import calculus, random
+
+Gradients = dict[str, Tensor]
+Pullback = Callable[[Tensor], Gradients]  # from gradients at images to gradients at weights
+GeneratorLoss = Callable[[Tensor], Tensor]  # from the discriminator's outputs at fakes
+
+
+class Overrides(NamedTuple):
+    """What one pair does differently from its GAN; None keeps the GAN's setting."""
+
+    generator_lr: Tensor | None = None
+    discriminator_lr: Tensor | None = None
+    loss: GeneratorLoss | None = None
+
+
+NO_OVERRIDES = Overrides()
+
+
+@dataclass(eq=False, kw_only=True)
+class GAN:
+    """Two networks and the rules by which they train.
+
+    ``real`` and ``fakes`` are images (b, C, H, W) in [-1, 1], ``labels`` (b,), ``noise``
+    (b, latent). All other random draws come from ``key``, a scalar (see remuda.tensors.random).
+    """
+
+    networks: Networks
+    shape: tuple[int, ...]  # of one image, (C, H, W)
+    num_classes: int
+    loss: Loss
+    generator_optimizer: Adam
+    discriminator_optimizer: Adam
+    lipschitz: str = "none"  # none, clip, penalty, spectral
+    clip: float = 0.01  # clip: bound of the critic's weights
+    penalty: float = 10.0  # penalty: weight of the gradient penalty
+    real_target: float = 1.0  # label of real images; less than 1 under label smoothing
+    ema: float = 0.0  # decay of the generator's moving average; 0 = none
+    shift: float = 0.0  # largest random shift of the discriminator's images, in sides
+    cutout: float = 0.0  # side of the square cut out of them, in sides
+
+    # Templates: they give the structure; the weights are always arguments.
+    generator: nn.Module = field(init=False, repr=False)
+    discriminator: nn.Module = field(init=False, repr=False)
+    sampler: nn.Module = field(init=False, repr=False)  # the generator in evaluation mode
+
+    def __post_init__(self):
+        self.generator, self.discriminator = self.build_networks(0)
+        self.sampler = copy.deepcopy(self.generator).eval()
+
+    def build_networks(self, key: int) -> tuple[nn.Module, nn.Module]:
+        """Return a generator and a discriminator whose weights are a function of the key."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(key)
+            generator = self.networks.generator(self.shape, self.num_classes)
+            discriminator = self.networks.discriminator(self.shape, self.num_classes)
+            if self.lipschitz == "spectral":
+                discriminator = SpectralNorm(discriminator)
+            if self.shift or self.cutout:
+                discriminator = Augmented(discriminator, self.shift, self.cutout)
+        return generator, discriminator
+
+    def init(self, key: int) -> Pair:
+        """Return a new pair whose weights are a function of the key."""
+        generator, discriminator = self.build_networks(key)
+        player = new_player(generator, self.generator_optimizer)
+        average = new_average(player) if self.ema else {}
+        return Pair(player, new_player(discriminator, self.discriminator_optimizer), average)
+
+    # Steps of a pair
+
+    def step(
+        self,
+        pair: Pair,
+        real: Tensor,
+        labels: Tensor,
+        noise: Tensor,
+        keys: Tensor,
+        overrides: Overrides = NO_OVERRIDES,
+    ) -> tuple[Pair, dict[str, Tensor]]:
+        """Update the discriminator K times, then the generator once.
+
+        All tensors have a leading axis K. The generator is updated with the discriminator's last
+        batch of fakes, as in the papers' step of two minibatches, so that one forward pass through
+        the generator serves both updates.
+        """
+        generator, discriminator, average = pair
+        losses = []
+        for k in range(real.shape[0]):
+            fakes, buffers, pull = self.generate(generator, noise[k], labels[k])
+            generator = generator._replace(buffers=buffers)
+            discriminator, loss = self.update_discriminator(
+                discriminator, real[k], fakes, labels[k], keys[k], lr=overrides.discriminator_lr
+            )
+            losses.append(loss)
+        pair = Pair(generator, discriminator, average)
+        pair, metrics = self.update_generator(pair, fakes, pull, labels[-1], overrides)
+        return pair, {"discriminator_loss": torch.stack(losses).mean(), **metrics}
+
+    def discriminator_step(
+        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, key: Tensor
+    ) -> tuple[Pair, dict[str, Tensor]]:
+        """Run one of the discriminator's updates in ``step``."""
+        fakes, buffers, _ = self.generate(pair.generator, noise, labels)
+        discriminator, loss = self.update_discriminator(
+            pair.discriminator, real, fakes, labels, key
+        )
+        generator = pair.generator._replace(buffers=buffers)
+        pair = pair._replace(generator=generator, discriminator=discriminator)
+        return pair, {"discriminator_loss": loss}
+
+    def generator_step(
+        self,
+        pair: Pair,
+        labels: Tensor,
+        noise: Tensor,
+        overrides: Overrides = NO_OVERRIDES,
+    ) -> tuple[Pair, dict[str, Tensor]]:
+        """Run the last part of ``step``; it generates the discriminator's last fakes again."""
+        fakes, _, pull = self.generate(pair.generator, noise, labels)
+        return self.update_generator(pair, fakes, pull, labels, overrides)
+
+    # Parts of a step
+
+    def generate(
+        self, generator: Player, noise: Tensor, labels: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor], Pullback]:
+        """Return images, the generator's buffers after them, and the pullback.
+
+        The pullback maps gradients at the images to gradients at the weights. Call it once.
+        """
+        return calculus.vjp(
+            lambda params: apply(self.generator, params, generator.buffers, noise, labels),
+            generator.params,
+        )
+
+    def update_discriminator(
+        self,
+        discriminator: Player,
+        real: Tensor,
+        fakes: Tensor,
+        labels: Tensor,
+        key: Tensor,
+        fake_labels: Tensor | None = None,
+        lr: Tensor | None = None,
+    ) -> tuple[Player, Tensor]:
+        """Return the discriminator after one update, and its loss before the update.
+
+        Fakes have the labels of the real images unless ``fake_labels`` are given.
+        """
+        fake_labels = labels if fake_labels is None else fake_labels
+
+        def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            network, buffers = self.discriminator, discriminator.buffers
+            on_real, buffers = apply(network, params, buffers, real, labels)
+            on_fakes, buffers = apply(network, params, buffers, fakes, fake_labels)
+            value = self.discriminator_loss(on_real, on_fakes, labels, fake_labels)
+            if self.lipschitz == "penalty":
+                value = value + self.gradient_penalty(params, buffers, real, fakes, labels, key)
+            return value, buffers
+
+        value, buffers, gradients = calculus.value_and_grad(loss, discriminator.params)
+        params, moments = self.discriminator_optimizer.step(
+            discriminator.params, gradients, discriminator.moments, lr
+        )
+        if self.lipschitz == "clip":
+            params = clip(params, self.clip)
+        return Player(params, buffers, moments), value
+
+    def update_generator(
+        self,
+        pair: Pair,
+        fakes: Tensor,
+        pull: Pullback,
+        labels: Tensor,
+        overrides: Overrides = NO_OVERRIDES,
+    ) -> tuple[Pair, dict[str, Tensor]]:
+        """Update the generator with fakes that it has generated, and its moving average."""
+        discriminator, feedback, loss = self.feedback(
+            pair.discriminator, fakes, labels, overrides.loss
+        )
+        generator = self.apply_gradients(pair.generator, pull(feedback), overrides.generator_lr)
+        average = pair.average
+        if self.ema:
+            average = update_average(average, generator, self.ema)
+        return Pair(generator, discriminator, average), {"generator_loss": loss}
+
+    def feedback(
+        self,
+        discriminator: Player,
+        fakes: Tensor,
+        labels: Tensor,
+        generator_loss: GeneratorLoss | None = None,
+    ) -> tuple[Player, Tensor, Tensor]:
+        """Return the discriminator, the generator loss's gradient at every fake, and that loss.
+
+        Of the discriminator only the buffers change.
+        """
+
+        def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            outputs, buffers = apply(
+                self.discriminator, discriminator.params, discriminator.buffers, images, labels
+            )
+            return self.generator_loss(outputs, labels, generator_loss), buffers
+
+        value, buffers, feedback = calculus.value_and_grad(loss, fakes)
+        return discriminator._replace(buffers=buffers), feedback, value
+
+    def apply_gradients(
+        self, generator: Player, gradients: Gradients, lr: Tensor | None = None
+    ) -> Player:
+        """Return the generator after one step of its optimizer."""
+        params, moments = self.generator_optimizer.step(
+            generator.params, gradients, generator.moments, lr
+        )
+        return generator._replace(params=params, moments=moments)
+
+    def sample(self, pair: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        """Return images as users see them: from averaged weights if any, in evaluation mode."""
+        average, generator = pair.average, pair.generator
+        params = {name: average.get(name, param) for name, param in generator.params.items()}
+        buffers = {name: average.get(name, buffer) for name, buffer in generator.buffers.items()}
+        with torch.no_grad():
+            return apply(self.sampler, params, buffers, noise, labels)[0]
+
+    # Losses
+
+    def source(self, outputs: Tensor) -> Tensor:
+        """Return the outputs that tell real from fake, (b,); the others are class logits."""
+        return outputs[:, 0] if self.networks.auxiliary else outputs
+
+    def discriminator_loss(
+        self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor
+    ) -> Tensor:
+        """Return the loss of outputs at real images and at fakes, without the gradient penalty."""
+        source = self.source(on_real).float(), self.source(on_fakes).float()
+        value = self.loss.discriminator(*source, self.real_target)
+        if self.networks.auxiliary:
+            value = value + class_loss(on_real[:, 1:].float(), labels)
+            value = value + class_loss(on_fakes[:, 1:].float(), fake_labels)
+        return value
+
+    def generator_loss(
+        self, on_fakes: Tensor, labels: Tensor, loss: GeneratorLoss | None = None
+    ) -> Tensor:
+        """Return the loss of the discriminator's outputs at fakes; ``loss`` overrides the GAN's."""
+        # PyTorch 2.11 does not compile "loss or self.loss.generator".
+        loss = self.loss.generator if loss is None else loss
+        value = loss(self.source(on_fakes).float())
+        if self.networks.auxiliary:
+            value = value + class_loss(on_fakes[:, 1:].float(), labels)
+        return value
+
+    def gradient_penalty(
+        self,
+        params: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        real: Tensor,
+        fakes: Tensor,
+        labels: Tensor,
+        key: Tensor,
+    ) -> Tensor:
+        """Return the weighted penalty at random points on the lines from real to fake images."""
+        place = random.uniform(random.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
+        between = real + place * (fakes - real)
+
+        def critic(images: Tensor) -> Tensor:
+            outputs, _ = apply(self.discriminator, params, buffers, images, labels)
+            return self.source(outputs).sum()
+
+        return self.penalty * gradient_penalty(calculus.gradient(critic, between))

@@ -1,0 +1,157 @@
+"""The mixtures of cellular training: each neighbourhood weighs the generators of its cells.
+
+Only features travel between cells: each cell samples its own generator, receives the features of
+its neighbours' samples, and improves its weights by one step of a (1+1)-ES. The model is the
+mixture that is closest to the real images.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from remuda.data.batches import Batch
+from remuda.data.images import to_unit
+from remuda.engines.base import Engine
+from remuda.gan import GAN, Pair
+from remuda.gan.contest import Generator
+from remuda.population import mixture
+from remuda.strategies.base import Context, Mixture
+from remuda.tensors import random, trees
+from remuda.tensors.functions import Partial
+
+
+class Neighbourhoods(NamedTuple):
+    """The mixtures of all cells hosted here."""
+
+    generators: Generator  # (cells, individuals, ...): those of the cells themselves
+    around: Tensor  # (cells, s): ids of the cells of each neighbourhood, itself first
+    weights: Tensor  # (cells, s)
+    present: Tensor  # (cells, s): which slots hold a living cell
+
+
+@dataclass(frozen=True)
+class MixtureSearch:
+    """The (1+1)-ES by which the weights of mixtures evolve."""
+
+    num_samples: int  # images of each generator by which mixtures are compared
+    mutation: float  # standard deviation of a weight's steps
+
+    def step(
+        self,
+        context: Context,
+        engine: Engine,
+        mixtures: Neighbourhoods,
+        table: Tensor,
+        real: Batch,
+        keys: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Run one step for every cell; return the new weights (cells, s) and distances (cells,).
+
+        ``table`` holds the neighbourhoods of all cells, also of those hosted elsewhere.
+        """
+        num = self.num_samples
+        labels = real.labels.flatten(1)
+        labels = labels[:, torch.arange(num, device=engine.device) % labels.shape[1]]
+        samples = engine.map(Partial(self.draw_samples, context), mixtures.generators, labels, keys)
+        images = to_unit(real.images.flatten(1, 2)[:, :num])
+        both = torch.cat([samples, images], 1)  # (cells, samples + real images, C, H, W)
+        features = context.features(both.flatten(0, 1)).unflatten(0, both.shape[:2])
+        features, truth = features[:, :num], features[:, num:]
+        around = engine.take(features, table)
+        return engine.map(self.improve, mixtures.weights, mixtures.present, around, truth, keys)
+
+    def draw_samples(
+        self, context: Context, generators: Generator, labels: Tensor, key: Tensor
+    ) -> Tensor:
+        """Return samples of one cell's centre, with the labels of its real images."""
+        noise = random.normal(random.fold(key, 7), (self.num_samples, context.gan.networks.latent))
+        return context.gan.sample(centre(generators), noise, labels)
+
+    def improve(
+        self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Run one step for one cell; features are (s, n, d) of samples, (m, d) of real images."""
+        noise = random.normal(random.fold(key, 9), weights.shape)
+        means = mixture.kernels(features, truth)
+        return mixture.improve(weights, present, noise, self.mutation, means)
+
+    def run(
+        self, context: Context, mixtures: Neighbourhoods, real: Batch, t: int, steps: int
+    ) -> tuple[list[float], Tensor, Tensor]:
+        """Run many steps after round t for all cells of a population, on fresh samples.
+
+        Return the distances before the first step, and weights and distances after the last.
+        """
+        features, truth = self.features(context, mixtures.generators, real, t)
+        before, distances, weights = [], [], []
+        for cell, own in enumerate(mixtures.weights):
+            means = mixture.kernels(features[mixtures.around[cell]], truth[cell])
+            distance = mixture.distance(own, means)
+            before.append(float(distance))
+            key = torch.tensor(random.key(context.seed, "mixture", t, cell), device=own.device)
+            for step in range(steps):
+                noise = random.normal(random.fold(key, step), own.shape)
+                present = mixtures.present[cell]
+                own, distance = mixture.improve(own, present, noise, self.mutation, means)
+            weights.append(own)
+            distances.append(distance)
+        return before, torch.stack(weights), torch.stack(distances)
+
+    def features(
+        self, context: Context, generators: Generator, real: Batch, t: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return features (cells, n, d) of every centre's samples and of the cell's real images."""
+        num, latent = self.num_samples, context.gan.networks.latent
+        images, labels = (leaf.flatten(1, 2)[:, :num] for leaf in real)
+        features = []
+        for cell in range(len(labels)):
+            key = torch.tensor(random.key(context.seed, "mixture-samples", t, cell))
+            noise = random.normal(key.to(labels.device), (num, latent))
+            own = centre(trees.row(generators, cell))
+            features.append(context.features(context.gan.sample(own, noise, labels[cell])))
+        truth = context.features(to_unit(images.flatten(0, 1))).unflatten(0, images.shape[:2])
+        return torch.stack(features), truth
+
+
+def centre(generators: Generator) -> Pair:
+    """Return a cell's first generator as a pair that can be sampled."""
+    first = trees.row(generators, 0)
+    return Pair(first.player, first.player, first.average)
+
+
+def sample_mixture(
+    gan: GAN, generators: Generator, around: Tensor, weights: Tensor, noise: Tensor, labels: Tensor
+) -> Tensor:
+    """Return images from one cell's mixture; around and weights are (s,)."""
+    slots = mixture.draw(weights, noise)
+    images = noise.new_empty(len(noise), *gan.shape)
+    for slot in torch.unique(slots).tolist():
+        mine = slots == slot
+        pair = centre(trees.row(generators, int(around[slot])))
+        images[mine] = gan.sample(pair, noise[mine], labels[mine])
+    return images
+
+
+def best_mixture(distance: Tensor, alive: Tensor) -> int:
+    """Return the living cell whose mixture is closest to the real images."""
+    return int(torch.where(alive, distance, torch.inf).argmin())
+
+
+def describe_mixtures(
+    around: Tensor, weights: Tensor, distance: Tensor, alive: Tensor, width: int
+) -> list[Mixture]:
+    """Return the mixture of every cell of a grid, for people to read."""
+    chosen, found = best_mixture(distance, alive), []
+    for cell in range(len(weights)):
+        by_cell: dict[int, float] = {}
+        for other, weight in zip(around[cell].tolist(), weights[cell].tolist(), strict=True):
+            # Empty slots hold the cell itself, with weight 0.
+            by_cell[other] = by_cell.get(other, 0.0) + weight
+        row, column = divmod(cell, width)
+        is_alive = bool(alive[cell])
+        found.append(
+            Mixture(cell, row, column, by_cell, float(distance[cell]), is_alive, cell == chosen)
+        )
+    return found

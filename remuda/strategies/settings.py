@@ -1,0 +1,87 @@
+"""The settings that all strategies share, and the GAN that they describe."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from remuda.errors import UserError
+from remuda.gan import GAN, LOSSES, Adam
+from remuda.networks import Networks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The keys of the section ``strategy`` of a configuration that all strategies have."""
+
+    batch_size: int = 64  # images that a member sees in one update, >= 1
+    # Generator updates in a round, >= 0; 0 = one pass over the average share of the data.
+    steps_per_round: int = 0
+    discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
+    loss: Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"] = (
+        "non-saturating"
+    )
+    # auto: penalty for the wasserstein loss, none for the others.
+    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"
+    clip: float = 0.01  # lipschitz = clip: bound of the critic's weights, > 0
+    penalty: float = 10.0  # lipschitz = penalty: weight of the gradient penalty, > 0
+    # Discriminators see all images, real and fake, with two random changes. Both settings are parts
+    # of the image's side, 0 <= x < 1: the largest shift, and the side of a square that is cut out.
+    shift: float = 0.0
+    cutout: float = 0.0
+    label_smoothing: float = 0.0  # real images count as 1 minus this, 0 <= s < 1
+    generator_lr: float = 2e-4  # Adam, > 0
+    discriminator_lr: float = 2e-4  # Adam, > 0
+    generator_betas: tuple[float, float] = (0.5, 0.999)  # Adam, 0 <= beta < 1
+    discriminator_betas: tuple[float, float] = (0.5, 0.999)  # Adam, 0 <= beta < 1
+    # Decay of the generator's moving average, which is sampled, 0 <= x < 1; 0 = sample the
+    # generator itself.
+    ema: float = 0.0
+
+    def __post_init__(self):
+        for name in ("batch_size", "discriminator_steps"):
+            if getattr(self, name) < 1:
+                raise UserError(f"strategy.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("clip", "penalty", "generator_lr", "discriminator_lr"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"strategy.{name} must be above 0, not {getattr(self, name)}")
+        for name in ("shift", "cutout", "label_smoothing", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"strategy.{name} must be in [0, 1), not {getattr(self, name)}")
+        for name in ("generator_betas", "discriminator_betas"):
+            betas = getattr(self, name)
+            if not all(0 <= beta < 1 for beta in betas):
+                raise UserError(f"strategy.{name} must be two numbers in [0, 1), not {list(betas)}")
+        if self.steps_per_round < 0:
+            raise UserError(
+                f"strategy.steps_per_round must be at least 0, not {self.steps_per_round}"
+            )
+        loss = LOSSES[self.loss]
+        if self.label_smoothing and not loss.has_targets:
+            raise UserError(
+                f"strategy.label_smoothing does not apply to the {self.loss} loss: leave it at 0"
+            )
+        if self.lipschitz == "none" and loss.needs_lipschitz:
+            raise UserError(
+                f"the {self.loss} loss needs a Lipschitz critic: set strategy.lipschitz to clip, "
+                "penalty or spectral"
+            )
+
+    def build_gan(self, networks: Networks, shape: tuple[int, ...], num_classes: int) -> GAN:
+        """Return the GAN of these settings for images of this shape."""
+        lipschitz = self.lipschitz
+        if lipschitz == "auto":
+            lipschitz = "penalty" if LOSSES[self.loss].needs_lipschitz else "none"
+        return GAN(
+            networks=networks,
+            shape=shape,
+            num_classes=num_classes,
+            loss=LOSSES[self.loss],
+            generator_optimizer=Adam(self.generator_lr, *self.generator_betas),
+            discriminator_optimizer=Adam(self.discriminator_lr, *self.discriminator_betas),
+            lipschitz=lipschitz,
+            clip=self.clip,
+            penalty=self.penalty,
+            real_target=1.0 - self.label_smoothing,
+            ema=self.ema,
+            shift=self.shift,
+            cutout=self.cutout,
+        )
