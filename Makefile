@@ -1,4 +1,4 @@
-# Everything happens in .venv, which the first target that needs it makes.
+# All targets use .venv; the first target that needs it creates it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: help demo test check format soak bench clean
 
-help: ## this list
+help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(READY): pyproject.toml constraints.txt
@@ -15,26 +15,26 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(READY) ## train a herd on embedded digits, about a minute; prints the paths of a picture and a page
+demo: $(READY) ## train a herd on embedded digits, about a minute; prints the paths of a picture and of a page
 	$(BIN)/remuda train class-parallel-digits
 
-test: $(READY) check ## lint, types, and the whole suite
+test: $(READY) check ## check lint, format and types, then run the whole test suite
 	$(BIN)/python -m pytest --ignore tests/mpi --numprocesses auto --maxprocesses 4 --dist loadfile
 	$(BIN)/python -m pytest tests/mpi
 
-check: $(READY) ## lint, format and types
+check: $(READY) ## check lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-format: $(READY) ## put the code into shape
+format: $(READY) ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(READY) ## the long series: kills at random moments
+soak: $(READY) ## run the long tests, which kill runs at random moments
 	$(BIN)/python -m pytest -m soak --override-ini addopts="-q --strict-markers"
 
-bench: $(READY) ## the benchmarks, each printing its figure
+bench: $(READY) ## run the benchmarks; each prints its figure
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/herd_step.py --networks mlp --shape 1 28 28 --members 4
 
