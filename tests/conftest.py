@@ -2,9 +2,8 @@
 
 import os
 
-os.environ["OMP_NUM_THREADS"] = (
-    "1"  # before torch is imported, for the processes that tests start too: tensors are small
-)
+# The tensors are small. Set it before torch is imported; processes that tests start inherit it.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
@@ -22,13 +21,13 @@ TINY = {
 
 @pytest.fixture
 def tiny() -> dict:
-    """A run that takes a moment; each test may change its own copy."""
+    """Return the configuration of a short run; each test may change its own copy."""
     return {section: dict(values) for section, values in TINY.items()}
 
 
 @pytest.fixture
 def toy_data() -> Dataset:
-    """Three classes of 12, 5 and 2 images, 8x8, each class of its own brightness."""
+    """Return three classes of 12, 5 and 2 images, 8x8; each class has its own brightness."""
     labels = torch.tensor([0] * 12 + [1] * 5 + [2] * 2)
     generator = torch.Generator().manual_seed(0)
     noise = torch.randint(0, 40, (19, 1, 8, 8), generator=generator)
@@ -38,7 +37,7 @@ def toy_data() -> Dataset:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory):
-    """Classifiers and statistics of the tests do not go into the user's cache."""
+    """Keep the classifiers and statistics of the tests out of the user's cache."""
     before = os.environ.get("REMUDA_CACHE")
     os.environ["REMUDA_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     yield

@@ -1,4 +1,4 @@
-"""Check the shape of the code: the layout, who imports whom, and how long things may grow."""
+"""Check the structure of the code: its layout, its imports, and the lengths of its files."""
 
 import ast
 import graphlib
@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "remuda"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# Imports point downwards: a part may import parts of the lines above its own, and nothing else.
-# Parts of one line do not know each other.
+# Imports point downwards: a part may import parts on the lines above its own, and no others. Parts
+# on the same line do not import each other.
 LAYERS = [
     ["errors"],
     ["system", "tensors"],
@@ -30,7 +30,7 @@ LAYERS = [
     ["experiments"],
     ["cli"],
 ]
-FACADES = {"__init__", "__main__"}  # of the package itself: they know everything below
+FACADES = {"__init__", "__main__"}  # modules of the package itself, which import all parts
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 
@@ -52,7 +52,7 @@ def parse(path: Path) -> ast.Module:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    """Return the full names of all modules and names that a file imports, also inside functions."""
+    """Return the full names of everything that a file imports, also inside functions."""
     found = set()
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
@@ -103,7 +103,7 @@ def test_there_are_no_import_cycles():
     list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
 
 
-def test_strategies_know_only_the_type_of_engine():
+def test_strategies_import_only_the_base_of_engines():
     for path in (PACKAGE / "strategies").glob("*.py"):
         engines = {name for name in imports(path) if name.startswith("remuda.engines")}
         assert all(name.startswith("remuda.engines.base.") for name in engines), path
@@ -118,8 +118,8 @@ def test_only_the_mpi_engine_imports_mpi4py():
 
 
 @each_file("strategies", "engines")
-def test_nobody_asks_for_a_concrete_strategy_or_engine(path):
-    """Code outside of their packages asks through a method or class variable."""
+def test_no_code_checks_for_a_concrete_strategy_or_engine(path):
+    """Code outside their packages asks them through a method or class variable."""
     concrete = {part.__name__ for part in (*STRATEGIES.values(), *ENGINES.values())}
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
@@ -128,31 +128,30 @@ def test_nobody_asks_for_a_concrete_strategy_or_engine(path):
         if isinstance(node, ast.Compare):
             values = [node.left, *node.comparators]
             constants = {value.value for value in values if isinstance(value, ast.Constant)}
-            assert not constants & set(STRATEGIES), (
-                f"line {node.lineno}: compares a strategy's name"
-            )
+            named = constants & set(STRATEGIES)
+            assert not named, f"line {node.lineno}: compares a strategy's name"
 
 
 @each_file()
-def test_size_budget(path):
+def test_files_and_functions_are_short(path):
     text = path.read_text()
-    assert text.count("\n") <= 300, "a file this long hides a missing concept"
+    assert text.count("\n") <= 300, "the file is too long: split it along a concept"
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 45, f"{node.name} is too long"
 
 
 @each_file()
-def test_lines_are_easy_on_the_eye(path):
+def test_lines_are_easy_to_read(path):
     long = [i for i, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 100]
     assert not long, f"lines over 100 characters: {long}"
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.IfExp):
             inner = [child for child in ast.walk(node) if isinstance(child, ast.IfExp)]
-            assert inner == [node], f"line {node.lineno}: a nested conditional expression; use if"
+            assert inner == [node], f"line {node.lineno}: nested conditional; use if"
 
 
-def test_nothing_is_pickled():
-    """Only the data sets' own Python files are read that way, by a restricted unpickler."""
+def test_no_code_uses_pickle():
+    """The only exception is CIFAR's own pickled files, which a restricted unpickler reads."""
     users = [path for path in FILES if "pickle" in {name.split(".")[0] for name in imports(path)}]
     assert users == [PACKAGE / "data" / "cifar.py"]

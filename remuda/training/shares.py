@@ -11,6 +11,7 @@ from remuda.data import Dataset, partition
 from remuda.engines import ENGINES, Communicator
 from remuda.errors import UserError
 from remuda.record import DataFacts
+from remuda.system.text import count
 from remuda.training.failures import data_ranks
 
 
@@ -22,9 +23,9 @@ def data_rank(config: RunConfig, communicator: Communicator) -> int:
     ranks = data_ranks(config) or communicator.original_ranks
     if len(ranks) != communicator.num_ranks:
         raise UserError(
-            f"the data of this run belong to ranks {', '.join(map(str, ranks))}, but "
-            f"{communicator.num_ranks} ranks were started: use --ranks {len(ranks)}, or divide "
-            "the data again with --members"
+            f"the data of this run belong to ranks {', '.join(map(str, ranks))}, but this job has "
+            f"{count(communicator.num_ranks, 'rank')}: use --ranks {len(ranks)}, or divide the "
+            "data again with --members"
         )
     return ranks[communicator.rank]
 

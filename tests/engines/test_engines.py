@@ -1,4 +1,4 @@
-"""The verbs on hand-made rows, and the bytes they move."""
+"""The verbs on hand-made rows, and the bytes that they move."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def engine(request):
     return request.param
 
 
-def test_who_is_here(engine):
+def test_one_process_hosts_all_members(engine):
     assert engine.size == 3 and list(engine.members) == [0, 1, 2]
 
 
@@ -39,29 +39,26 @@ def test_map_of_a_scan_carries_the_state(engine):
     assert outs.tolist() == [[0, 10], [0, 30], [0, 50]]
 
 
-def test_take_by_one_and_by_many(engine):
+def test_take_gives_each_member_one_row_or_several(engine):
     assert engine.take(ROWS, torch.tensor([2, 0, 1]))["count"].tolist() == [9, 7, 8]
     table = torch.tensor([[0, 1], [1, 2], [2, 0]])
-    assert engine.take(ROWS, table)["w"].tolist() == [
-        [[1, 10], [2, 20]],
-        [[2, 20], [4, 40]],
-        [[4, 40], [1, 10]],
-    ]
+    a, b, c = [1, 10], [2, 20], [4, 40]
+    assert engine.take(ROWS, table)["w"].tolist() == [[a, b], [b, c], [c, a]]
 
 
-def test_mean_weighs_numbers_and_keeps_counters(engine):
+def test_mean_weights_numbers_and_keeps_counters(engine):
     mean = engine.mean(ROWS, torch.tensor([1.0, 1.0, 2.0]))
     assert mean["w"].tolist() == [[2.75, 27.5]] * 3
     assert mean["count"].tolist() == [7, 8, 9]
 
 
-def test_scatter_and_gather(engine):
+def test_scatter_sends_rows_and_gather_collects_them(engine):
     rows = engine.scatter(lambda server: {"x": server * torch.arange(3.0)}, torch.tensor(2.0))
     assert rows["x"].tolist() == [0, 2, 4]
     assert engine.gather(lambda server, got: server + got["x"].sum(), torch.tensor(2.0), rows) == 8
 
 
-def test_verbs_leave_rows_alone(engine):
+def test_verbs_leave_their_arguments_unchanged(engine):
     before = trees.map(torch.clone, ROWS)
     engine.mean(ROWS, torch.ones(3))["w"].zero_()
     engine.take(ROWS, torch.arange(3))["w"].zero_()
@@ -77,7 +74,7 @@ def test_a_draw_from_the_global_generator_is_refused_under_vmap():
 def test_bytes_by_verb_and_direction():
     engine = Metered(Stacked(3))
     row = 2 * 4 + 8
-    engine.take(ROWS, torch.tensor([1, 2, 2]))  # the last keeps its own
+    engine.take(ROWS, torch.tensor([1, 2, 2]))  # the last member keeps its own row
     engine.mean(ROWS, torch.ones(3))  # floats only
     rows = engine.scatter(lambda: {"x": torch.zeros(3, 5)})
     engine.gather(lambda server, got: server, torch.zeros(()), rows)
@@ -104,16 +101,17 @@ def test_seconds_and_calls_of_each_verb(monkeypatch):
     engine.gather(lambda server, got: server, torch.zeros(()), rows)
     engine.map(lambda row: row, ROWS)
     assert engine.verbs == {"map": 33.0, "take": 2.0, "mean": 4.0, "scatter": 8.0, "gather": 16.0}
-    assert (
-        engine.calls == {"map": 2, "take": 1, "mean": 1, "scatter": 1, "gather": 1}
-        and not engine.seconds
-    )
+    assert engine.calls == {"map": 2, "take": 1, "mean": 1, "scatter": 1, "gather": 1}
+    assert not engine.seconds
     engine.reset()
     assert not engine.verbs and not engine.calls
 
 
 def test_a_loop_counts_the_verbs_of_all_its_steps():
     engine = Metered(Stacked(3))
-    step = lambda engine, state, x: (engine.map(lambda a, b: a + b, state, x), torch.zeros(()))  # noqa: E731
+
+    def step(engine, state, x):
+        return engine.map(lambda a, b: a + b, state, x), torch.zeros(())
+
     state, _ = engine.loop(step, torch.zeros(3), torch.ones(4, 3))
     assert state.tolist() == [4, 4, 4] and engine.calls == {"map": 4} and engine.verbs["map"] > 0

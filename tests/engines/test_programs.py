@@ -1,4 +1,4 @@
-"""Compiled programs, on whatever device there is; the logic is the same on a CPU, less the graph."""
+"""Compiled programs, on a GPU if there is one; a CPU runs the same logic without CUDA graphs."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ LONG_ON_A_CPU = pytest.mark.soak if DEVICE == "cpu" else pytest.mark.filterwarni
 
 
 def gan():
-    """A pair with everything that a compiler has to digest, small enough to compile in seconds."""
+    """Return a GAN with all kinds of operations, small enough to compile in seconds."""
     return GAN(
         networks=MLP(latent=3, hidden=4, num_hidden=1),
         shape=(1, 2, 2),
@@ -34,13 +34,13 @@ def gan():
 
 @pytest.fixture(scope="module")
 def compiled_and_eager():
-    """The same two rounds of three steps by both."""
+    """Run the same two rounds of three steps with and without compilation."""
     game = gan()
     states, outs = [], []
     for compiled in (True, False):
         engine = Stacked(3, DEVICE, "vmap", compile=compiled, precision="fp32")
-        said: list[str] = []
-        engine.notify = said.append
+        messages: list[str] = []
+        engine.notify = messages.append
         pairs = engine.create(game.init)
         for t in range(2):
             key = torch.tensor(random.key(0, "test", t), device=DEVICE)
@@ -50,11 +50,11 @@ def compiled_and_eager():
             keys = torch.zeros(3, 3, 1, dtype=torch.int64, device=DEVICE)
             before = trees.map(torch.clone, pairs)
             after, losses = engine.map(Scan(game.step), pairs, real, labels, noise, keys)
-            assert trees.equal(pairs, before), "the arguments are left alone"
+            assert trees.equal(pairs, before), "the arguments do not change"
             pairs = after
         states.append(pairs)
         outs.append(losses)
-        assert len(said) == compiled, "compiled once, and the user told of it"
+        assert len(messages) == compiled, "the engine tells the user that it compiles, once"
     return states, outs
 
 
@@ -68,15 +68,13 @@ def test_a_compiled_round_equals_the_eager_one(compiled_and_eager):
 
 
 def test_a_step_in_pieces_equals_the_whole_step():
-    """Three updates of the critic with a gradient penalty, then one of the generator: compiled as two pieces."""
+    """Compile three critic updates with a gradient penalty and a generator update as two pieces."""
     options = dict(loss="wasserstein", generator_lr=1e-2, ema=0.5, shift=0.5, cutout=0.5)
     strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options)
     context = strategy.prepare(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
-    real = Batch(
-        torch.randint(0, 256, (2, 6, 4, 1, 2, 2), dtype=torch.uint8),
-        torch.zeros(2, 6, 4, dtype=torch.int64),
-    )
-    real = Batch(*(leaf.to(DEVICE) for leaf in real))
+    images = torch.randint(0, 256, (2, 6, 4, 1, 2, 2), dtype=torch.uint8)
+    labels = torch.zeros(2, 6, 4, dtype=torch.int64)
+    real = Batch(images.to(DEVICE), labels.to(DEVICE))
     ends = []
     for compiled in (True, False):
         engine = Stacked(2, DEVICE, "vmap", compile=compiled, precision="fp32")
@@ -84,18 +82,20 @@ def test_a_step_in_pieces_equals_the_whole_step():
         for t in (1, 2):
             state, losses = strategy.round(context, engine, state, real, t)
         assert all(values.shape == (2,) for values in losses.values())
-        assert len(engine.programs) == compiled, "the second round finds the program of the first"
+        assert len(engine.programs) == compiled, "both rounds use the same program"
         ends.append((state, losses))
     for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
         assert torch.allclose(a.double(), b.double(), atol=1e-5), name
 
 
 def test_many_programs_in_one_process(monkeypatch):
-    """The compiler gives up after compiling a code object eight times; so every piece has one of its own."""
+    """The compiler accepts a code object only eight times, so every piece needs its own."""
     compile_ = torch.compile
-    monkeypatch.setattr(
-        torch, "compile", lambda fn, **options: compile_(fn, backend="eager", **options)
-    )
+
+    def compile_quickly(fn, **options):
+        return compile_(fn, backend="eager", **options)
+
+    monkeypatch.setattr(torch, "compile", compile_quickly)
     position = torch.zeros(1, dtype=torch.int64)
     for factor in range(10):
         piece = Piece(lambda carry, x, factor=factor: (carry, factor * x), 1, torch.float32)
@@ -103,7 +103,7 @@ def test_many_programs_in_one_process(monkeypatch):
         assert piece.outs.tolist() == [[factor]]
 
 
-def test_chunks_change_nothing():
+def test_chunks_do_not_change_the_result():
     rows = {"x": torch.arange(5.0)}
     inputs = torch.arange(10.0).reshape(5, 2)
 
@@ -112,15 +112,14 @@ def test_chunks_change_nothing():
 
     whole = Stacked(5, layout="vmap").map(Scan(step), rows, inputs)
     for chunk in (1, 2, 3, 5):
-        assert trees.equal(
-            Stacked(5, layout="vmap", chunk=chunk).map(Scan(step), rows, inputs), whole
-        )
+        engine = Stacked(5, layout="vmap", chunk=chunk)
+        assert trees.equal(engine.map(Scan(step), rows, inputs), whole)
 
 
-def test_a_full_memory_halves_the_chunk(monkeypatch):
+def test_full_device_memory_halves_the_chunk(monkeypatch):
     engine = Stacked(5, layout="vmap")
-    said: list[str] = []
-    engine.notify = said.append
+    messages: list[str] = []
+    engine.notify = messages.append
     stacked = engine._map_stacked
 
     def small_memory(fn, rows):
@@ -129,26 +128,20 @@ def test_a_full_memory_halves_the_chunk(monkeypatch):
         return stacked(fn, rows)
 
     monkeypatch.setattr(engine, "_map_stacked", small_memory)
-    assert engine.map(lambda row: row["x"] + 1, {"x": torch.arange(5.0)}).tolist() == [
-        1,
-        2,
-        3,
-        4,
-        5,
-    ]
-    assert engine.chunk == 2 and len(said) == 2
+    rows = {"x": torch.arange(5.0)}
+    assert engine.map(lambda row: row["x"] + 1, rows).tolist() == [1, 2, 3, 4, 5]
+    assert engine.chunk == 2 and len(messages) == 2
 
-    monkeypatch.setattr(
-        engine, "_map_stacked", lambda fn, rows: (_ for _ in ()).throw(torch.OutOfMemoryError())
-    )
+    def no_memory(fn, rows):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(engine, "_map_stacked", no_memory)
     with pytest.raises(torch.OutOfMemoryError):
-        engine.map(lambda row: row["x"], {"x": torch.arange(5.0)})
+        engine.map(lambda row: row["x"], rows)
 
 
-@pytest.mark.skipif(
-    DEVICE == "cuda", reason="breaks the C++ compiler, which a GPU's programs do not use"
-)
-def test_a_compiler_that_fails_is_named_with_the_remedy():
+@pytest.mark.skipif(DEVICE == "cuda", reason="a GPU's programs do not use the C++ compiler")
+def test_a_failing_compiler_is_reported_with_a_remedy():
     engine = Stacked(2, layout="vmap", compile=True)
     with (
         torch._inductor.config.patch({"cpp.cxx": (None, "no-such-compiler")}),
@@ -160,14 +153,14 @@ def test_a_compiler_that_fails_is_named_with_the_remedy():
 @LONG_ON_A_CPU
 @pytest.mark.parametrize("loss", ["non-saturating", "wasserstein"])
 def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
-    """On a GPU in the sizes of CIFAR-10, where a compiler's padding of strides once gave wrong gradients."""
-    members, batch, shape, width = (
-        (4, 32, (3, 32, 32), 64) if DEVICE == "cuda" else (2, 3, (3, 16, 16), 8)
-    )
-    networks = (
-        WCGAN(width=width, critic_width=width) if loss == "wasserstein" else DCGAN(width=width)
-    )
-    changes = dict(shift=0.125, cutout=0.5) if loss == "wasserstein" else {}
+    """On a GPU the sizes are those of CIFAR-10: padded strides once gave wrong gradients there."""
+    members, batch, shape, width = 2, 3, (3, 16, 16), 8
+    if DEVICE == "cuda":
+        members, batch, shape, width = 4, 32, (3, 32, 32), 64
+    networks, changes = DCGAN(width=width), {}
+    if loss == "wasserstein":
+        networks = WCGAN(width=width, critic_width=width)
+        changes = dict(shift=0.125, cutout=0.5)
     betas = dict(discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
     strategy = ClassParallel(batch_size=batch, loss=loss, **betas, **changes)
     context = strategy.prepare(networks, shape, members, seed=0)
@@ -183,17 +176,14 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
         assert (a - b).norm() <= 0.02 * b.norm() + 1e-6, name
 
 
+CELLS = dict(skip_discriminator=1, mustangs="update")
+POPULATIONS = dict(selection="none", population=2, mustangs="creation")
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        dict(skip_discriminator=1, mustangs="update"),
-        pytest.param(
-            dict(selection="none", population=2, mustangs="creation"), marks=LONG_ON_A_CPU
-        ),
-    ],
-    ids=str,
+    "options", [CELLS, pytest.param(POPULATIONS, marks=LONG_ON_A_CPU)], ids=str
 )
-def test_a_round_of_cells_compiled_equals_eager(options):
+def test_a_compiled_cellular_round_equals_the_eager_one(options):
     strategy = Cellular(batch_size=4, mixture_samples=6, **options)
     context = strategy.prepare(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
     states = []
@@ -201,13 +191,10 @@ def test_a_round_of_cells_compiled_equals_eager(options):
         engine = Stacked(4, DEVICE, "vmap", compile=compiled, precision="fp32")
         state = strategy.init(context, engine)
         for t in (1, 2):
-            images = torch.randint(
-                0, 256, (4, 4, 4, 1, 2, 2), generator=torch.Generator().manual_seed(t)
-            )
-            batch = Batch(
-                images.to(torch.uint8).to(DEVICE),
-                torch.zeros(4, 4, 4, dtype=torch.int64, device=DEVICE),
-            )
+            generator = torch.Generator().manual_seed(t)
+            images = torch.randint(0, 256, (4, 4, 4, 1, 2, 2), generator=generator)
+            labels = torch.zeros(4, 4, 4, dtype=torch.int64, device=DEVICE)
+            batch = Batch(images.to(torch.uint8).to(DEVICE), labels)
             state, _ = strategy.round(context, engine, state, batch, t)
         states.append(state)
     for (name, one), (_, other) in zip(*map(trees.named_leaves, states), strict=True):
@@ -227,12 +214,8 @@ def test_the_patch_of_the_compiler_is_still_needed():
     assert oldest < programs.COMPILER_FIXED_IN, "no supported PyTorch needs the patch any more"
 
 
-def test_the_patch_is_gated_by_version(monkeypatch):
-    for version, is_needed in (
-        ("2.11.0+cu130", True),
-        ("2.12.1", True),
-        ("2.13.0", False),
-        ("3.0.0a0", False),
-    ):
+def test_only_old_versions_are_patched(monkeypatch):
+    versions = {"2.11.0+cu130": True, "2.12.1": True, "2.13.0": False, "3.0.0a0": False}
+    for version, is_needed in versions.items():
         monkeypatch.setattr(torch, "__version__", version)
         assert programs.compiler_needs_patch() == is_needed

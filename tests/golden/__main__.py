@@ -1,12 +1,12 @@
-"""Rewrite the golden files with what training gives now.
+"""Rewrite the golden files with the results that training gives now.
 
 python -m tests.golden                     # all cases, on stacked and on two ranks
 python -m tests.golden md-gan/carry        # only these cases
-python -m tests.golden fl-gan cellular     # only these strategies' cases
+python -m tests.golden fl-gan cellular     # only the cases of these strategies
 
-To be run in the repository's root, and only when training is meant to change; the commit says why
-it changes. Without mpi4py or mpirun what is kept of two ranks stays as it is. On the machine that
-has written the files, REMUDA_GOLDEN_EXACT=1 makes the tests compare bits.
+Run it in the repository's root, only when a commit changes results on purpose, and explain the
+change in the commit message. Without mpi4py or mpirun the results of two ranks stay as they are. On
+the machine that wrote the files, REMUDA_GOLDEN_EXACT=1 makes the tests compare to the bit.
 """
 
 import sys
@@ -28,10 +28,10 @@ from tests.golden.cases import (
 
 
 def main(names: list[str]) -> None:
-    """Run the named cases on every engine and write what they give."""
+    """Run the named cases on every engine and write their results."""
     unknown = set(names) - set(CASES) - set(GROUPS)
     if unknown:
-        sys.exit(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        sys.exit(f"unknown case: {', '.join(sorted(unknown))}; choose from {', '.join(CASES)}")
     chosen = [case for case in CASES if not names or case in names or case.split("/")[0] in names]
     with tempfile.TemporaryDirectory() as folder:
         found = {case: _stacked(case, Path(folder)) for case in chosen}
@@ -39,7 +39,7 @@ def main(names: list[str]) -> None:
         for case, result in _on_ranks(on_ranks, Path(folder) / RANKS).items():
             found[case][RANKS] = result
     for strategy in {case.split("/")[0] for case in chosen}:
-        before = golden(strategy)  # of which those that are no more go
+        before = golden(strategy)  # cases that no longer exist are dropped
         cases = [case for case in CASES if case.split("/")[0] == strategy]
         keep(strategy, {case: before.get(case, {}) | found.get(case, {}) for case in cases})
 
@@ -54,7 +54,7 @@ def _on_ranks(cases: list[str], folder: Path) -> dict:
     if not cases:
         return {}
     if not has_ranks():
-        print("without mpi4py or mpirun: nothing is changed for two ranks")
+        print("mpi4py or mpirun is missing: the results of two ranks stay as they are")
         return {}
     from tests.mpi.starting import on_ranks
 

@@ -1,6 +1,6 @@
-"""Tiny training runs whose results are kept, and what is kept of them.
+"""Tiny training runs, and the results that the golden files keep.
 
-Only what stays when modules move is used: recipes, ``remuda.run``, and the files of a run's folder.
+The code uses only what stays when modules move: recipes, ``remuda.run``, and the files of a run.
 """
 
 import hashlib
@@ -29,7 +29,8 @@ TINY = (
     "engine.threads=1",
 )
 
-# Convolutions learn slowly: Adam's first steps are as long for gradients that are but rounding.
+# Convolutions learn slowly, because Adam takes full first steps even if a gradient is only a
+# rounding error.
 SLOW = ("strategy.generator_lr=1e-5", "strategy.discriminator_lr=1e-5")
 MLP = ("networks.name=mlp", "networks.latent=6", "networks.hidden=12")
 ACGAN_MLP = ("networks.name=acgan-mlp", "networks.latent=14", "networks.hidden=12")
@@ -48,7 +49,8 @@ DCGAN = (
 )
 WCGAN = ("networks.name=wcgan", "networks.latent=6", "networks.width=8", *SLOW)
 PLAIN = (*WCGAN, "networks.critic_width=4")
-# A last BatchNorm of single pixels takes away the mean that these losses are made of.
+# Images of 32 pixels: with smaller ones the last BatchNorm sees single pixels and removes the mean,
+# on which these losses depend.
 LARGE = "data.size=32"
 CONDITIONAL = "networks.conditional=true"
 LABELLED = (*MLP, CONDITIONAL)
@@ -62,7 +64,10 @@ STANDALONE = {
     "conditional": ("standalone-digits-conditional", *LABELLED),
     "ring": ("standalone-ring", *SMALL_RING),
     "dcgan": (*DCGAN, CONDITIONAL, "strategy.ema=0.0"),
-    "normal-weights": (*DCGAN, "networks.weights=normal"),  # too small to learn; the state has them
+    "normal-weights": (
+        *DCGAN,
+        "networks.weights=normal",
+    ),  # too small to learn, but part of the state
     "wcgan": (*PLAIN, CONDITIONAL, WASSERSTEIN, "strategy.discriminator_steps=2"),
     "table": (
         *WCGAN,
@@ -160,11 +165,11 @@ GROUPS = {
 
 
 def _case(strategy: str, words: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Tell the settings from the recipe, which may come first; otherwise it is the strategy's."""
+    """Return a recipe and settings. The recipe may come first; the default suits the strategy."""
     recipe = f"{strategy}-digits" if "=" in words[0] else words[0]
     own = words if "=" in words[0] else words[1:]
     more: tuple[str, ...] = ()
-    if strategy == "cellular":  # the network that looks at samples is trained at length before
+    if strategy == "cellular":  # training the feature extractor would take long
         more = ("strategy.mixture_by=pixels", "strategy.mixture_samples=32")
     return recipe, [*TINY, *more, *own]
 
@@ -172,16 +177,16 @@ def _case(strategy: str, words: tuple[str, ...]) -> tuple[str, list[str]]:
 CASES = {
     f"{strategy}/{name}": _case(strategy, words)
     for strategy in GROUPS
-    for name, words in GROUPS[strategy].items()  # in the order in which they are run and kept
+    for name, words in GROUPS[strategy].items()  # in the order in which they run
 }
 # A standalone run has one member, so one rank.
 ON_RANKS = [case for case in CASES if not case.startswith("standalone/")]
 
 
 def has_ranks() -> bool:
-    """Tell whether mpi4py and mpirun, beside Python or on the path, are there to start ranks."""
-    beside = Path(sys.executable).with_name("mpirun")
-    has_mpirun = beside.exists() or shutil.which("mpirun") is not None
+    """Return whether mpi4py is installed, and mpirun is next to Python or on the path."""
+    next_to_python = Path(sys.executable).with_name("mpirun")
+    has_mpirun = next_to_python.exists() or shutil.which("mpirun") is not None
     return has_mpirun and importlib.util.find_spec("mpi4py") is not None
 
 
@@ -192,7 +197,7 @@ def run_stacked(case: str, layout: str, folder: Path) -> dict:
 
 
 def run_on_ranks(case: str, folder: Path) -> None:
-    """Train a case as one of the ranks of a job; several may follow each other."""
+    """Train a case as one rank of a job; a job may train several cases, one after the other."""
     recipe, settings = CASES[case]
     remuda.run(remuda.recipe(recipe, *settings, "engine.name=mpi"), folder)
 
@@ -204,16 +209,16 @@ def summary(folder: Path) -> dict:
 
 
 def _facts(line: dict) -> dict:
-    """Keep a round's metrics, which are lists of a number for each member, and its traffic."""
+    """Return a round's traffic and its metrics, which are lists of one number per member."""
     metrics = {key: value for key, value in line.items() if isinstance(value, list)}
     return {"metrics": metrics, "bytes": line["bytes"], "traffic": line["traffic"]}
 
 
 def _state(folder: Path) -> dict:
-    """Digest the last checkpoint: a checksum, and numbers' mean size by two parts of their names.
+    """Return a checksum of the last checkpoint, and the mean absolute values of its tensors.
 
-    The last part is a network's own name for a tensor and does not count: a single bias may be all
-    rounding.
+    The means are over all tensors whose names share the first two parts. The last part of a name
+    does not count, because a single bias may consist of rounding errors.
     """
     (path,) = sorted((folder / "checkpoints").rglob("*.safetensors"))[-1:]
     digest, sums, counts = hashlib.sha256(), {}, {}
@@ -229,13 +234,13 @@ def _state(folder: Path) -> dict:
 
 
 def golden(strategy: str) -> dict:
-    """Read what is kept of a strategy's cases: by case, then by engine."""
+    """Read the golden results of a strategy, by case and then by engine."""
     path = HERE / f"{strategy}.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def keep(strategy: str, results: dict) -> None:
-    """Write what is kept of a strategy's cases, a line for each case and engine."""
+    """Write the golden results of a strategy, one line per case and engine."""
     blocks = []
     for case in sorted(results):
         engines = sorted(results[case].items())

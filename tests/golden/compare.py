@@ -1,4 +1,4 @@
-"""Compare what a case gives with what is kept of it."""
+"""Compare the results of a case with its golden file."""
 
 import os
 
@@ -6,15 +6,15 @@ import pytest
 
 from tests.golden.cases import golden
 
-LOSS = 1e-4  # relative, and absolute: other processors round differently
-STATE = 1e-3  # relative; Adam makes whole steps of gradients that are little but rounding
-EXACT = "REMUDA_GOLDEN_EXACT"  # set to 1: to the bit, on the machine that has written the files
+LOSS = 1e-4  # relative and absolute; other processors round differently
+STATE = 1e-3  # relative; Adam turns gradients that are mostly rounding errors into full steps
+EXACT = "REMUDA_GOLDEN_EXACT"  # 1: compare to the bit, on the machine that wrote the files
 
 
 def assert_golden(case: str, engine: str, found: dict) -> None:
-    """Fail unless a summary is the one that is kept, to the bit if so asked."""
+    """Fail unless a summary equals the golden one."""
     kept = golden(case.split("/")[0]).get(case, {}).get(engine)
-    assert kept is not None, f"nothing is kept of {case}: run python -m tests.golden {case}"
+    assert kept is not None, f"{case} has no golden results: run python -m tests.golden {case}"
     if os.environ.get(EXACT) == "1":
         assert found == kept
         return

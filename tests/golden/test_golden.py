@@ -1,4 +1,4 @@
-"""Training in one process gives what it gave before; on ranks see tests/mpi/test_golden.py."""
+"""Training in one process gives the same results as before; for ranks see tests/mpi."""
 
 import pytest
 
@@ -8,14 +8,12 @@ from tests.golden.compare import assert_golden
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", CASES)
-def test_what_training_gives(case, layout, tmp_path):
-    """Train a case and compare it with its golden file."""
+def test_results_equal_the_golden_file(case, layout, tmp_path):
     assert_golden(case, layout, run_stacked(case, layout, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("strategy", GROUPS)
-def test_files_have_the_cases_and_no_others(strategy):
-    """Read a golden file without training."""
+def test_golden_files_hold_exactly_the_cases(strategy):
     expected = {case for case in CASES if case.split("/")[0] == strategy}
     kept = golden(strategy)
     assert set(kept) == expected

@@ -57,9 +57,8 @@ class Victim:
                 words = (path / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            settings = dict(
-                word.decode(errors="replace").split("=", 1) for word in words if b"=" in word
-            )
+            pairs = [word.decode(errors="replace") for word in words if b"=" in word]
+            settings = dict(pair.split("=", 1) for pair in pairs)
             if settings.get(MARK) == self.mark:
                 found[int(path.name)] = int(settings[RANK]) if RANK in settings else None
         return found
@@ -75,9 +74,10 @@ class Victim:
     def is_loading(self):
         """Return whether all ranks have started MPI and are loading PyTorch."""
         numbers = [number for number, rank in self.processes().items() if rank is not None]
-        return len(numbers) == 3 and all(
-            "libtorch" in Path(f"/proc/{n}/maps").read_text() for n in numbers
-        )
+        if len(numbers) != 3:
+            return False
+        maps = [Path(f"/proc/{number}/maps").read_text() for number in numbers]
+        return all("libtorch" in text for text in maps)
 
     def has_reached(self, t):
         """Return whether round t is recorded, or for round 0, whether the run has started."""
@@ -103,7 +103,7 @@ class Victim:
     def end(self):
         """Return exit status, stdout and stderr; check that no process is left behind."""
         try:
-            printed, words = self.process.communicate(timeout=PATIENCE)
+            printed, errors = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             stuck = self.processes()
             for number in stuck:
@@ -112,14 +112,14 @@ class Victim:
         end = time.monotonic() + 10
         while self.processes() and time.monotonic() < end:
             time.sleep(0.05)
-        assert not self.processes(), "processes are left behind"
-        return self.process.returncode, printed, words
+        assert not self.processes(), "some processes did not end"
+        return self.process.returncode, printed, errors
 
 
 def assert_complete(folder, rounds=30):
     """Check that each round is recorded once, and the last checkpoint and results exist."""
     record = Record.open(folder)
     assert [line["round"] for line in record.rounds()] == list(range(1, rounds + 1))
-    checkpoint, complaints = record.newest()
-    assert checkpoint is not None and checkpoint.round == rounds and not complaints
+    checkpoint, problems = record.newest()
+    assert checkpoint is not None and checkpoint.round == rounds and not problems
     assert record.sample_path(rounds).exists() and (folder / "index.html").exists()

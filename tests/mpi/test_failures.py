@@ -1,4 +1,7 @@
-"""Ranks that die: kill -9 at random moments, and the run goes on, or ends with a sentence and can be resumed."""
+"""Kill ranks at random moments.
+
+The run either continues, or ends with one sentence and can be resumed.
+"""
 
 import random
 import shutil
@@ -19,7 +22,7 @@ DROPS = ("md-gan", "fl-gan")
 
 @pytest.fixture(scope="module")
 def on_three_ranks(tmp_path_factory):
-    """What a run of fl-gan on three ranks leaves that nobody disturbs."""
+    """Return the folder of a run of fl-gan on three ranks that lost none of them."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     assert Victim(folder, "fl-gan").end()[0] == 0
     return folder
@@ -27,7 +30,7 @@ def on_three_ranks(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Runs to compare with, made when they are asked for."""
+    """Return a function that makes a run to compare with, once per strategy."""
     folder = tmp_path_factory.mktemp("undisturbed")
 
     def find(strategy):
@@ -39,108 +42,99 @@ def undisturbed(tmp_path_factory):
 
 
 def lose_a_rank(folder, strategy, seed, undisturbed):
-    """A random worker at a random moment, from the beginning of the record to the last round."""
+    """Kill rank 1 or 2 at a random moment between the start of the record and the last round."""
     draw = random.Random(f"{strategy} {seed}")
     victim = Victim(folder, strategy)
     t = draw.randint(0, 28)
     victim.wait(lambda: victim.has_reached(t))
     time.sleep(draw.uniform(0, 0.2))
     victim.kill(draw.choice([1, 2]))
-    status, _, words = victim.end()
-    assert (status, words) == (0, ""), words
+    status, _, errors = victim.end()
+    assert (status, errors) == (0, ""), errors
     assert_complete(folder)
     library.load(folder).sample(2)
     check_members(folder, strategy, undisturbed)
 
 
 def check_members(folder, strategy, undisturbed):
-    """A loss that comes at the very end is nobody's."""
-    record, losses = Record.open(folder), Record.open(folder).failures()
+    """Check the remaining members. A failure at the very end may cost none of them."""
+    record, failures = Record.open(folder), Record.open(folder).failures()
     if strategy not in DROPS:
         assert_close_runs(undisturbed(strategy), folder)
-        assert all(loss["action"] == "move" for loss in losses)
+        assert all(failure["action"] == "move" for failure in failures)
         return
-    gone = [member for loss in losses for member in loss["members"]]
-    assert all(loss["action"] == "drop" for loss in losses)
-    assert list(record.config.run.lost) == gone and record.config.run.members == 5 - len(gone)
+    lost = [member for failure in failures for member in failure["members"]]
+    assert all(failure["action"] == "drop" for failure in failures)
+    assert list(record.config.run.lost) == lost and record.config.run.members == 5 - len(lost)
     for line in record.rounds():
-        left = 5 - sum(len(loss["members"]) for loss in losses if loss["round"] < line["round"])
-        assert len(line["generator_loss"]) == left
+        earlier = [failure for failure in failures if failure["round"] < line["round"]]
+        num_lost = sum(len(failure["members"]) for failure in earlier)
+        assert len(line["generator_loss"]) == 5 - num_lost
 
 
 @pytest.mark.parametrize("strategy", SETTINGS)
-def test_a_rank_is_lost(tmp_path, strategy, undisturbed):
+def test_a_run_survives_a_lost_rank(tmp_path, strategy, undisturbed):
     lose_a_rank(tmp_path / "run", strategy, 0, undisturbed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 21))
 @pytest.mark.parametrize("strategy", SETTINGS)
-def test_a_rank_is_lost_again_and_again(tmp_path, strategy, seed, undisturbed):
+def test_a_run_survives_a_lost_rank_at_many_moments(tmp_path, strategy, seed, undisturbed):
     lose_a_rank(tmp_path / "run", strategy, seed, undisturbed)
 
 
 def test_a_rank_is_lost_before_the_first_round(tmp_path, undisturbed):
-    """Nothing was trained, so nothing is lost but the rank."""
+    """No member was trained yet, so none is lost."""
     victim = Victim(tmp_path / "run", "md-gan")
     victim.wait(victim.is_loading)
     victim.kill(2)
-    status, printed, words = victim.end()
-    assert (status, words) == (0, ""), words
+    status, printed, errors = victim.end()
+    assert (status, errors) == (0, ""), errors
     assert "rank 2 on " in printed and "no member was lost" in printed
     assert_close_runs(undisturbed("md-gan"), tmp_path / "run")
-    (loss,) = Record.open(tmp_path / "run").failures()
-    assert (loss["round"], loss["ranks"], loss["members"]) == (0, [2], [])
+    (failure,) = Record.open(tmp_path / "run").failures()
+    assert (failure["round"], failure["ranks"], failure["members"]) == (0, [2], [])
 
 
 def test_a_rank_is_lost_before_mpi_has_started(tmp_path):
-    """The others could not miss it, so all are started again."""
+    """The other ranks cannot notice that, so the launcher starts all of them again."""
     victim = Victim(tmp_path / "run", "md-gan")
     victim.wait(lambda: 1 in victim.processes().values())
     victim.kill(1)
-    status, printed, words = victim.end()
-    assert (status, words) == (0, ""), words
+    status, printed, errors = victim.end()
+    assert (status, errors) == (0, ""), errors
     assert printed.count("MPI did not start on all ranks; starting them again") == 1
     assert_complete(tmp_path / "run")
-    assert (
-        not Record.open(tmp_path / "run").failures()
-        and Record.open(tmp_path / "run").config.run.members == 5
-    )
+    record = Record.open(tmp_path / "run")
+    assert not record.failures() and record.config.run.members == 5
 
 
 @pytest.mark.parametrize("is_stop", [True, False], ids=["stopped", "killed"])
-def test_all_end_while_they_start(tmp_path, is_stop):
-    """They cannot say anything yet, and an mpirun that survives losses calls that a success."""
+def test_all_ranks_end_while_they_start(tmp_path, is_stop):
+    """Ranks cannot report it yet, and an mpirun that survives failures exits with status 0."""
     victim = Victim(tmp_path / "run", "md-gan")
     victim.wait(victim.is_loading)
     if is_stop:
         victim.process.terminate()
     else:
         victim.kill(0, 1, 2)
-    status, _, words = victim.end()
+    status, _, errors = victim.end()
     expected = (2, "remuda: all ranks died: start the run again\n")
     if is_stop:
         expected = (130, "stopped; start the run again\n")
-    assert (status, words) == expected and not (tmp_path / "run").exists()
+    assert (status, errors) == expected and not (tmp_path / "run").exists()
 
 
-def test_all_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
+def test_all_ranks_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
     run = tmp_path / "run"
-    settings = (
-        "--rounds",
-        4,
-        "--set",
-        "scores.every=4",
-        "--set",
-        "scores.kinds=fid",
-        "--set",
-        "scores.samples=50000",
-    )
-    victim = Victim(run, "fl-gan", *settings)
+    settings = ["scores.every=4", "scores.kinds=fid", "scores.samples=50000"]
+    flags = [word for setting in settings for word in ("--set", setting)]
+    victim = Victim(run, "fl-gan", "--rounds", 4, *flags)
     victim.wait(lambda: victim.has_reached(4))
     victim.kill(0, 1, 2)
-    status, _, words = victim.end()
-    assert (status, words) == (2, f"remuda: all ranks died: resume with: remuda resume {run}\n")
+    status, _, errors = victim.end()
+    assert (status, errors) == (2, f"remuda: all ranks died: resume with: remuda resume {run}\n")
     library.resume(run, engine="stacked")
     assert_complete(run, rounds=4)
     assert Record.open(run).has_scores(4)
@@ -148,15 +142,15 @@ def test_all_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 21))
-def test_a_rank_is_lost_while_they_start(tmp_path, seed):
-    """Before, while or after MPI starts, the program is loaded, and the record is made."""
+def test_a_rank_is_lost_while_the_ranks_start(tmp_path, seed):
+    """The moment lies anywhere from the start of MPI to the first rounds."""
     draw = random.Random(seed)
     victim = Victim(tmp_path / "run", draw.choice(list(SETTINGS)))
     victim.wait(lambda: {0, 1, 2} <= set(victim.processes().values()))
     time.sleep(draw.uniform(0, 3))
     victim.kill(draw.choice([1, 2]))
-    status, _, words = victim.end()
-    assert (status, words) == (0, ""), words
+    status, _, errors = victim.end()
+    assert (status, errors) == (0, ""), errors
     assert_complete(tmp_path / "run")
 
 
@@ -167,16 +161,14 @@ def lose_two(folder, strategy, seed, pause):
     victim.kill(1)
     time.sleep(pause)
     victim.kill(3)
-    status, _, words = victim.end()
-    assert (status, words) == (0, "")
+    status, _, errors = victim.end()
+    assert (status, errors) == (0, "")
     assert_complete(folder)
-    assert sorted(rank for loss in Record.open(folder).failures() for rank in loss["ranks"]) == [
-        1,
-        3,
-    ]
+    failures = Record.open(folder).failures()
+    assert sorted(rank for failure in failures for rank in failure["ranks"]) == [1, 3]
 
 
-def test_two_ranks_are_lost_at_once(tmp_path, undisturbed):
+def test_a_run_survives_two_lost_ranks(tmp_path, undisturbed):
     lose_two(tmp_path / "run", "cellular", 0, 0)
     assert_close_runs(undisturbed("cellular"), tmp_path / "run")
 
@@ -184,8 +176,8 @@ def test_two_ranks_are_lost_at_once(tmp_path, undisturbed):
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 11))
 @pytest.mark.parametrize("strategy", ["md-gan", "class-parallel"])
-def test_two_ranks_are_lost_one_soon_after_the_other(tmp_path, strategy, seed):
-    """Also while those that are left regroup."""
+def test_a_second_rank_is_lost_soon_after_the_first(tmp_path, strategy, seed):
+    """The second rank may fail while the remaining ones recover."""
     lose_two(tmp_path / "run", strategy, seed, random.Random(seed).uniform(0, 0.1))
 
 
@@ -198,40 +190,38 @@ def test_a_rank_is_lost_during_a_checkpoint(tmp_path):
 
 
 def test_rank_0_is_lost_during_a_checkpoint(tmp_path, on_three_ranks, undisturbed):
-    """What is there is intact; on the same number of ranks the rest is the same to the bit."""
+    """The checkpoints stay intact, and a resume on the same number of ranks is exact."""
     run = tmp_path / "run"
     victim = Victim(run, "fl-gan")
     victim.wait(lambda: victim.has_reached(5) and victim.is_saving)
     victim.kill(0)
-    status, _, words = victim.end()
-    assert (
-        status == 2 and words.startswith("remuda: rank 0 on ") and f"remuda resume {run}" in words
-    )
-    assert len(words.strip().splitlines()) == 1
-    shutil.copytree(run, tmp_path / "alone")
+    status, _, errors = victim.end()
+    assert status == 2 and errors.startswith("remuda: rank 0 on ")
+    assert f"remuda resume {run}" in errors
+    assert len(errors.strip().splitlines()) == 1
+    shutil.copytree(run, tmp_path / "stacked")
     result = remuda("resume", run)
     assert result.returncode == 0, result.stderr
     assert_same_run(on_three_ranks, run)
-    library.resume(tmp_path / "alone", engine="stacked")
-    assert_close_runs(undisturbed("fl-gan"), tmp_path / "alone")
+    library.resume(tmp_path / "stacked", engine="stacked")
+    assert_close_runs(undisturbed("fl-gan"), tmp_path / "stacked")
 
 
-def test_without_ulfm_the_run_ends_with_a_sentence(tmp_path, undisturbed):
+def test_without_ulfm_the_run_ends_with_one_sentence(tmp_path, undisturbed):
     run = tmp_path / "run"
     victim = Victim(run, "class-parallel", environment={"REMUDA_ULFM": "0"})
     victim.wait(lambda: victim.has_reached(8))
     victim.kill(1)
-    status, _, words = victim.end()
-    assert (
-        status == 2 and words.startswith("remuda: rank 1 on ") and f"remuda resume {run}" in words
-    )
-    assert len(words.strip().splitlines()) == 1, words
+    status, _, errors = victim.end()
+    assert status == 2 and errors.startswith("remuda: rank 1 on ")
+    assert f"remuda resume {run}" in errors
+    assert len(errors.strip().splitlines()) == 1, errors
     library.resume(run, engine="stacked")
     assert_close_runs(undisturbed("class-parallel"), run)
 
 
-def test_all_are_killed(tmp_path, on_three_ranks, undisturbed):
-    """The ranks and what has started them; resumed on as many ranks it is exact, on fewer the same to rounding."""
+def test_all_processes_are_killed(tmp_path, on_three_ranks, undisturbed):
+    """A resume on as many ranks is exact; on fewer ranks, only rounding differs."""
     run = tmp_path / "run"
     victim = Victim(run, "fl-gan")
     victim.wait(lambda: victim.has_reached(10))
@@ -244,55 +234,50 @@ def test_all_are_killed(tmp_path, on_three_ranks, undisturbed):
 
 
 def test_all_ranks_are_killed(tmp_path):
-    """But not what has started them, which says so."""
+    """The launcher survives and reports it."""
     victim = Victim(tmp_path / "run", "fl-gan")
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(0, 1, 2)
-    status, _, words = victim.end()
-    assert (
-        status == 2
-        and f"remuda resume {tmp_path / 'run'}" in words
-        and len(words.strip().splitlines()) == 1
-    )
+    status, _, errors = victim.end()
+    assert status == 2 and f"remuda resume {tmp_path / 'run'}" in errors
+    assert len(errors.strip().splitlines()) == 1
 
 
-def test_stopping_at_a_loss(tmp_path):
+def test_a_lost_rank_can_stop_the_run(tmp_path):
     run = tmp_path / "run"
     victim = Victim(run, "fl-gan", "--set", "engine.on_failure=stop")
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(2)
-    status, _, words = victim.end()
-    assert (
-        status == 2 and words.startswith("remuda: rank 2 on ") and f"remuda resume {run}" in words
-    )
-    assert len(words.strip().splitlines()) == 1
-    (loss,) = Record.open(run).failures()
-    assert (loss["ranks"], loss["members"], loss["action"]) == ([2], [4], "stop") and loss[
-        "round"
-    ] >= 5
+    status, _, errors = victim.end()
+    assert status == 2 and errors.startswith("remuda: rank 2 on ")
+    assert f"remuda resume {run}" in errors
+    assert len(errors.strip().splitlines()) == 1
+    (failure,) = Record.open(run).failures()
+    assert (failure["ranks"], failure["members"], failure["action"]) == ([2], [4], "stop")
+    assert failure["round"] >= 5
     library.resume(run, engine="stacked")
     assert_complete(run)
     assert len(Record.open(run).rounds()[-1]["generator_loss"]) == 5
 
 
-def test_a_resume_after_a_loss_is_exact(tmp_path):
-    """The members that are left, their data and their numbers are known to the record."""
+def test_a_resume_after_a_failure_is_exact(tmp_path):
+    """The record knows the ids and the data of the remaining members."""
     run, again = tmp_path / "run", tmp_path / "again"
     victim = Victim(run, "md-gan")
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(1)
     status, printed, _ = victim.end()
-    assert status == 0 and "rank 1 on " in printed and "going on without members 2 and 3" in printed
-    assert Record.open(run).config.run.lost == (2, 3) and Record.open(run).config.run.members == 3
+    assert status == 0 and "rank 1 on " in printed
+    assert "continuing without members 2 and 3" in printed
+    remaining = Record.open(run).config.run
+    assert remaining.lost == (2, 3) and remaining.members == 3
     shutil.copytree(run, again)
     shutil.rmtree(again / "checkpoints" / "round-000030")
     assert remuda("resume", again, "--ranks", 2).returncode == 0
     assert_same_run(run, again)
-    for folder in (run, again):  # numbers are those from before the loss
+    for folder in (run, again):  # ids are those from before the failure
         ranks = [rank for rank in read_status(folder).ranks if rank["contact"] == "on time"]
         assert sorted(member for rank in ranks for member in rank["members"]) == [0, 1, 4]
     library.resume(again, rounds=31, engine="stacked", members=4)
-    assert (
-        len(Record.open(again).rounds()[-1]["generator_loss"]) == 4
-        and Record.open(again).config.run.lost == ()
-    )
+    assert len(Record.open(again).rounds()[-1]["generator_loss"]) == 4
+    assert Record.open(again).config.run.lost == ()

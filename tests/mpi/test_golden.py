@@ -1,4 +1,4 @@
-"""Training on two ranks gives what it gave before; golden files and cases are in tests/golden."""
+"""Training on two ranks gives the same results as before; see tests/golden for the cases."""
 
 import pytest
 
@@ -19,13 +19,11 @@ def job(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", ON_RANKS)
-def test_what_training_gives_on_ranks(case, job):
-    """Compare a case that two ranks have trained with its golden file."""
+def test_results_on_ranks_equal_the_golden_file(case, job):
     folder, result = job
     assert list((folder / case).rglob("*.safetensors")), result.stderr
     assert_golden(case, RANKS, summary(folder / case))
 
 
-def test_the_job_ends_well(job):
-    """Fail if ranks have said anything on their way."""
+def test_the_job_succeeds(job):
     assert job[1].returncode == 0, job[1].stderr

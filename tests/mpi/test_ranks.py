@@ -1,4 +1,4 @@
-"""Results on ranks are those of ``stacked``; one job for each number of ranks, see cases.py."""
+"""Results on ranks equal those of ``stacked``. One job per number of ranks; see cases.py."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.mpi.starting import on_ranks
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 5])
-def test_every_verb_and_strategy(num_ranks):
+def test_all_verbs_and_strategies_equal_stacked(num_ranks):
     result = on_ranks(num_ranks, "tests.mpi.cases")
     assert result.returncode == 0, result.stderr[-3000:]
-    assert f"all is well on {num_ranks} ranks" in result.stdout
+    assert f"all checks passed on {num_ranks} ranks" in result.stdout

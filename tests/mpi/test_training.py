@@ -1,4 +1,7 @@
-"""Training on ranks from the command line: what is left, stopped and resumed is what ``stacked`` leaves."""
+"""Training on ranks from the command line, also stopped and resumed.
+
+The record must equal that of ``stacked``.
+"""
 
 import json
 import re
@@ -27,50 +30,32 @@ VALUES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One configuration trained on two ranks, on two ranks but stopped and resumed, and on stacked."""
+    """Train on two ranks, on two ranks with a stop and a resume, and with ``stacked``."""
     folder = tmp_path_factory.mktemp("mpi")
     (folder / "small.toml").write_text(config.to_toml(config.from_dict(VALUES)))
     reached = stop_a_run(folder)
     rounds = ["--rounds", reached + 3]
     result = on_ranks(2, "remuda", "resume", folder / "parts", *rounds)
-    assert (
-        result.returncode == 0 and f"from round {reached + 1} to {reached + 3}" in result.stdout
-    ), result.stderr
-    result = remuda(
-        "train",
-        folder / "small.toml",
-        "--engine",
-        "mpi",
-        "--ranks",
-        2,
-        *rounds,
-        "--out",
-        folder / "ranks",
-    )
+    assert result.returncode == 0, result.stderr
+    assert f"from round {reached + 1} to {reached + 3}" in result.stdout
+    result = remuda(*train_on_two_ranks(folder), *rounds, "--out", folder / "ranks")
     assert result.returncode == 0, result.stderr
     (folder / "printed").write_text(result.stdout)
-    library.run(
-        config.from_dict(config.override(VALUES, [f"run.rounds={reached + 3}"])), folder / "stacked"
-    )
+    values = config.override(VALUES, [f"run.rounds={reached + 3}"])
+    library.run(config.from_dict(values), folder / "stacked")
     return folder
 
 
+def train_on_two_ranks(folder):
+    return ["train", str(folder / "small.toml"), "--engine", "mpi", "--ranks", "2"]
+
+
 def stop_a_run(folder):
-    """By signals in numbers, as time limits like to send them, at rank 0 or while others wait."""
+    """Stop a run with several signals, as time limits may send them; return its last round."""
     run = folder / "parts"
-    command = [
-        sys.executable,
-        "-m",
-        "remuda",
-        "train",
-        str(folder / "small.toml"),
-        "--engine",
-        "mpi",
-        "--ranks",
-        "2",
-    ]
+    words = [*train_on_two_ranks(folder), "--rounds", "2000", "--out", str(run)]
     process = subprocess.Popen(
-        [*command, "--rounds", "2000", "--out", str(run)],
+        [sys.executable, "-m", "remuda", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
     while not (run / "rounds.jsonl").exists() or len(Record.open(run).rounds()) < 4:
@@ -78,9 +63,9 @@ def stop_a_run(folder):
         time.sleep(0.02)
     for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
-    _, words = process.communicate(timeout=60)
-    assert process.returncode == 130, words
-    assert len(words.strip().splitlines()) == 1 and f"remuda resume {run}" in words
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert len(errors.strip().splitlines()) == 1 and f"remuda resume {run}" in errors
     reached = Record.open(run).rounds()[-1]["round"]
     assert Record.open(run).newest()[0].round == reached, "no whole round is lost"
     assert not processes_of(run), "no rank is left behind"
@@ -88,7 +73,7 @@ def stop_a_run(folder):
 
 
 def processes_of(run):
-    """Command lines of processes that name the run."""
+    """Return the command lines of all processes that name the run."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -108,29 +93,28 @@ def assert_close_runs(one, other):
     assert all((a[name].double() - b[name].double()).abs().max() < 2e-3 for name in a)
 
 
-def test_the_record_is_complete_and_that_of_stacked(folder):
+def test_the_record_is_complete_and_equals_that_of_stacked(folder):
     assert_close_runs(folder / "stacked", folder / "ranks")
     record, expected = Record.open(folder / "ranks"), Record.open(folder / "stacked")
-    assert [path.name for path in record.sample_grids()] == [
-        path.name for path in expected.sample_grids()
-    ]
+    grids, expected_grids = record.sample_grids(), expected.sample_grids()
+    assert [path.name for path in grids] == [path.name for path in expected_grids]
     assert (folder / "ranks" / "index.html").exists()
     assert record.config.engine.name == "mpi" and record.config.engine.ranks == 2
     assert library.load(folder / "ranks").sample(3).shape == (3, 1, 8, 8)
 
 
-def test_one_rank_speaks(folder):
+def test_only_one_rank_prints(folder):
     printed = (folder / "printed").read_text()
     assert printed.count("training 5 members from round 1 to") == 1 and "\x1b" not in printed
     assert printed.count("page:") == 1
 
 
-def test_resumed_on_the_same_ranks_it_is_exact(folder):
+def test_a_resume_on_the_same_number_of_ranks_is_exact(folder):
     assert_same_run(folder / "ranks", folder / "parts")
 
 
-def test_resumed_on_other_ranks_and_engines(folder):
-    """From stacked to three ranks, under the user's own mpirun, to one, and back."""
+def test_a_resume_may_change_the_ranks_and_the_engine(folder):
+    """Resume from stacked to three ranks under the user's own mpirun, to one rank, and back."""
     run, whole = folder / "wandering", library.run(config.from_dict(VALUES), folder / "six")
     values = config.override(VALUES, ["run.rounds=2"])
     library.run(config.from_dict(values), run)
@@ -144,44 +128,35 @@ def test_resumed_on_other_ranks_and_engines(folder):
     assert_close_runs(whole, run)
 
 
-def test_a_loss_that_is_no_number_ends_all_ranks_with_one_sentence(folder):
-    result = on_ranks(
-        2, "remuda", "train", folder / "small.toml", "--engine", "mpi", "--out", folder / "diverged",
-        "--set", "strategy.loss=least-squares", "--set", "strategy.discriminator_lr=1e30",
-    )  # fmt: skip
+def test_divergence_ends_all_ranks_with_one_sentence(folder):
+    words = ["remuda", "train", folder / "small.toml", "--engine", "mpi"]
+    settings = ["--set", "strategy.loss=least-squares", "--set", "strategy.discriminator_lr=1e30"]
+    result = on_ranks(2, *words, "--out", folder / "diverged", *settings)
     assert result.returncode == 2, result.stderr
     assert re.search(r"_loss of member \d became (nan|inf|-inf) in round \d", result.stderr)
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr
 
 
-def test_data_that_stay_with_their_ranks(folder, toy_data):
-    """Each rank has images of its own; where one has none, its sentence names it."""
-    for rank in range(2):
-        write_toy_images(toy_data, folder / f"images-{rank}", first=4 * rank)  # 19 images, and 15
-    settings = [
-        "--set",
-        f"data.name=folder:{folder}/images-{{rank}}",
-        "--set",
-        "run.members=3",
-        "--rounds",
-        2,
-    ]
+def test_each_rank_may_have_its_own_data(folder, toy_data):
+    """If a rank has no images, the message names the rank."""
+    for rank in range(2):  # 19 and 15 images
+        write_toy_images(toy_data, folder / f"images-{rank}", first=4 * rank)
+    data = f"data.name=folder:{folder}/images-{{rank}}"
+    settings = ["--set", data, "--set", "run.members=3", "--rounds", 2]
     words = ["remuda", "train", folder / "small.toml", *settings, "--engine", "mpi"]
     result = on_ranks(2, *words, "--out", folder / "own", "--set", "strategy.name=fl-gan")
     assert result.returncode == 0, result.stderr
     assert Record.open(folder / "own").facts.counts == [20, 10, 4]
     refused = remuda("resume", folder / "own", "--rounds", 3, "--ranks", 1)
-    assert (
-        refused.returncode == 2
-        and "lie with ranks 0, 1, and 1 were started: use --ranks 2" in refused.stderr
-    )
-    for rounds in (3, 4):  # the second time as well, by itself on as many ranks as before
+    assert refused.returncode == 2
+    assert "belong to ranks 0, 1, but this job has 1 rank: use --ranks 2" in refused.stderr
+    for rounds in (3, 4):  # the second resume uses as many ranks as the first
         more = [] if rounds == 4 else ["--ranks", 2]
         assert remuda("resume", folder / "own", "--rounds", rounds, *more).returncode == 0
-    assert [
-        start["ranks"] for start in json.loads((folder / "own" / "environment.json").read_text())
-    ] == [2, 2, 2]
+    starts = json.loads((folder / "own" / "environment.json").read_text())
+    assert [start["ranks"] for start in starts] == [2, 2, 2]
     (folder / "images-1").rename(folder / "elsewhere")
     result = on_ranks(2, *words, "--out", folder / "never")
-    assert result.returncode == 2 and "images-1" in result.stderr and "(rank 1 on " in result.stderr
+    assert result.returncode == 2
+    assert "images-1" in result.stderr and "(rank 1 on " in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1 and not (folder / "never").exists()

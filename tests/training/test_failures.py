@@ -1,4 +1,4 @@
-"""What becomes of lost members: who they are, which data are left, and which rows."""
+"""After a failure: the lost members, and the data and rows of the remaining ones."""
 
 import pytest
 import torch
@@ -16,53 +16,49 @@ RANKED = {"data": {"name": "folder:/data/{rank}"}, "engine": {"name": "mpi"}}
 
 
 def make(strategy, on_failure="auto", **sections):
-    return config.from_dict(
-        {"engine": {"on_failure": on_failure}, **sections, "strategy": {"name": strategy}}
-    )
+    engine = {**sections.pop("engine", {}), "on_failure": on_failure}
+    return config.from_dict({"engine": engine, **sections, "strategy": {"name": strategy}})
 
 
 @pytest.mark.parametrize(
     "strategy, action",
     [("md-gan", "drop"), ("fl-gan", "drop"), ("class-parallel", "move"), ("cellular", "move")],
 )
-def test_what_suits_a_strategy(strategy, action):
+def test_auto_chooses_the_action_that_suits_the_strategy(strategy, action):
     assert failures.suitable_action(make(strategy)) == action
     assert failures.suitable_action(make(strategy, "move")) == "move"
     assert failures.suitable_action(make(strategy, "stop")) == "stop"
 
 
-def test_what_cannot_be_is_said():
-    with pytest.raises(
-        UserError,
-        match="this strategy cannot continue without some of its members: use move or stop",
-    ):
+def test_a_strategy_that_needs_all_members_cannot_drop_any():
+    sentence = "this strategy cannot continue without some of its members: use move or stop"
+    with pytest.raises(UserError, match=sentence):
         failures.suitable_action(make("cellular", "drop"))
-    assert failures.suitable_action(make("class-parallel", **RANKED)) == "stop", (
-        "the data are gone with the rank"
-    )
-    assert failures.suitable_action(make("md-gan", **RANKED)) == "drop"
+
+
+def test_members_with_data_of_their_own_rank_cannot_move():
+    moving, staying = make("class-parallel", **RANKED), make("md-gan", **RANKED)
+    assert failures.suitable_action(moving) == "stop", "the rank takes its data with it"
+    assert failures.suitable_action(staying) == "drop"
     with pytest.raises(UserError, match="cannot take their data along"):
-        failures.suitable_action(
-            make("md-gan", data=RANKED["data"], engine={"name": "mpi", "on_failure": "move"})
-        )
+        failures.suitable_action(make("md-gan", "move", **RANKED))
 
 
-def test_who_is_lost_with_which_rank():
-    """Seven members on three ranks are 3, 2 and 2; of eight that there were, number 1 was lost before."""
+def test_ids_of_the_members_on_lost_ranks():
+    """Three ranks host 3, 2 and 2 of seven members; an eighth, member 1, was lost earlier."""
     before = config.from_dict({"run": {"members": 7, "lost": [1]}, "strategy": {"name": "fl-gan"}})
     assert failures.hosted_ids(before, 7, [0, 1, 2], [1]) == [4, 5]
-    assert failures.hosted_ids(before, 7, [0, 2, 5], [2, 5]) == [4, 5, 6, 7], (
-        "ranks by their first numbers"
-    )
+    # After a failure, ranks keep the numbers that they had at the start.
+    assert failures.hosted_ids(before, 7, [0, 2, 5], [2, 5]) == [4, 5, 6, 7]
     after = failures.without(before, 7, [4, 5])
     assert after.run.members == 5 and after.run.lost == (1, 4, 5)
     assert after.run.member_ids(5) == [0, 2, 3, 6, 7]
     again = config.from_dict(config.to_dict(after))
-    assert again.run == after.run, "as the record keeps it"
+    assert again.run == after.run, "the record keeps the lost members"
 
 
-def test_whose_data_are_left():
-    """Seven members on ranks 0, 2 and 5 have the data of their rank, and keep them when others are lost."""
+def test_ranks_whose_data_remain_in_use():
+    """Seven members use the data of ranks 0, 2 and 5, and keep them when others are lost."""
     run = config.from_dict({**RANKED, "run": {"members": 7}, "strategy": {"name": "fl-gan"}})
     assert failures.data_ranks(run) == [], "not yet divided"
     run = failures.with_data_ranks(run, [0, 2, 5])
@@ -76,36 +72,35 @@ def test_whose_data_are_left():
 @pytest.mark.parametrize(
     "run", [{"lost": (1,)}, {"members": 3, "lost": (4,)}, {"members": 3, "lost": (-1,)}], ids=str
 )
-def test_losses_that_cannot_be(run):
+def test_impossible_lost_members_are_refused(run):
     with pytest.raises(UserError, match=r"run\.lost="):
         LoopConfig(**run)
 
 
-def test_the_words():
-    assert failures.names([LostRank(1, "a")]) == "rank 1 on a was lost"
-    assert (
-        failures.names([LostRank(1, "a"), LostRank(4, "b")])
-        == "rank 1 on a and rank 4 on b were lost"
-    )
+def test_sentences_about_failures():
+    one, other = LostRank(1, "a"), LostRank(4, "b")
+    assert failures.names([one]) == "rank 1 on a was lost"
+    assert failures.names([one, other]) == "rank 1 on a and rank 4 on b were lost"
     assert failures.fate([2], "drop") == "continuing without member 2"
-    assert failures.fate([2, 3, 4], "move").startswith(
-        "members 2, 3 and 4 move to the remaining ranks"
-    )
+    moved = failures.fate([2, 3, 4], "move")
+    assert moved.startswith("members 2, 3 and 4 move to the remaining ranks")
     assert failures.fate([], "drop") == "no member was lost"
 
 
-def test_those_that_are_left_keep_their_data_and_rows(tiny, tmp_path):
-    """Also if the newest checkpoint is older than the loss; and with another number of members all is shared anew."""
+def test_remaining_members_keep_their_data_and_rows(tiny, tmp_path):
+    """This holds even if the newest checkpoint is older than the failure.
+
+    A resume with another number of members divides the data again.
+    """
     tiny["strategy"]["name"], tiny["run"]["members"] = "fl-gan", 4
     whole = config.from_dict(tiny)
     folder = remuda.run(whole, tmp_path / "run")
     reduced = failures.without(whole, 4, [1])
     before, after = assemble(whole), assemble(reduced)
-    real, left = before.batches.draw(5, 2), after.batches.draw(5, 2)
-    assert torch.equal(left.images, real.images[[0, 2, 3]])
-    assert [after.context.shares[i] for i in range(3)] == [
-        before.context.shares[i] for i in (0, 2, 3)
-    ]
+    every, remaining = before.batches.draw(5, 2), after.batches.draw(5, 2)
+    assert torch.equal(remaining.images, every.images[[0, 2, 3]])
+    shares = before.context.shares
+    assert list(after.context.shares) == [shares[0], shares[2], shares[3]]
     record = Record.open(folder)
     record.replace_config(reduced)
     checkpoint, _ = record.newest()
@@ -119,10 +114,7 @@ def test_those_that_are_left_keep_their_data_and_rows(tiny, tmp_path):
     assert "4, 1 of them lost" in (folder / "index.html").read_text()
     assert [len(line["generator_loss"]) for line in record.rounds()] == [4, 4, 4, 4, 3, 3]
     per_round = whole.strategy.batch_size * whole.strategy.steps_per_round
-    assert [line["images"] for line in record.rounds()][-3:] == [
-        16 * per_round,
-        19 * per_round,
-        22 * per_round,
-    ]
+    images = [line["images"] for line in record.rounds()]
+    assert images[-3:] == [16 * per_round, 19 * per_round, 22 * per_round]
     remuda.resume(folder, rounds=7, members=5)
     assert record.config.run.lost == () and len(record.rounds()[-1]["generator_loss"]) == 5

@@ -1,4 +1,4 @@
-"""Kill -9 at random moments, resume, and end with the same bits as the run that was never stopped."""
+"""Kill runs at random moments, resume them, and compare them to the bit with one never stopped."""
 
 import random
 import signal
@@ -37,7 +37,7 @@ def never_stopped(tmp_path_factory):
 
 
 def killed_and_resumed(never_stopped, name, seed, how=signal.SIGKILL):
-    """Kill the run, and each resume of it up to three times, then let it end."""
+    """Kill a run up to three times, resume it after each time, then let it end."""
     folder, duration = never_stopped
     draw = random.Random(seed)
     command = ["train", folder / "small.toml", "--out", folder / name]
@@ -68,27 +68,26 @@ def test_kill_and_resume_is_exact_again_and_again(never_stopped, trial):
 @pytest.mark.parametrize(
     "how", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT, signal.SIGTERM]]
 )
-def test_a_polite_stop_saves_and_says_how_to_go_on(never_stopped, how):
-    """Also where signals come in numbers, as from a time limit that signals a process and then its group."""
+def test_a_stop_signal_saves_and_tells_how_to_resume(never_stopped, how):
+    """Several signals are no problem: a time limit may signal a process and then its group."""
     folder, _ = never_stopped
     name = folder / "-".join(one.name for one in how)
+    command = ["train", str(folder / "small.toml"), "--out", str(name)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "remuda", "train", str(folder / "small.toml"), "--out", str(name)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-m", "remuda", *command],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     while not (name / "rounds.jsonl").exists() or len(Record.open(name).rounds()) < 4:
         time.sleep(0.02)
     for one in how:
         process.send_signal(one)
         time.sleep(0.01)
-    _, words = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in words and f"remuda resume {name}" in words
-    saved, _ = Record.open(name).newest()
-    assert saved.round >= 4 and saved.round == Record.open(name).rounds()[-1]["round"], (
-        "no whole round is lost"
-    )
+    assert "Traceback" not in errors and f"remuda resume {name}" in errors
+    record = Record.open(name)
+    saved, _ = record.newest()
+    assert saved.round >= 4
+    assert saved.round == record.rounds()[-1]["round"], "no whole round is lost"
     assert remuda("resume", name).wait(300) == 0
     assert_same_run(folder / "whole", name)

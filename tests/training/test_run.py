@@ -1,4 +1,4 @@
-"""The loop: what it leaves, how it stops, and that resume_command is exact."""
+"""Whole runs: the files that they leave, how they stop, and that resuming them is exact."""
 
 import dataclasses
 import json
@@ -33,9 +33,8 @@ def final_tensors(folder):
 
 def losses(folder):
     timing = ("seconds", "images_per_second", "verbs", "routines")
-    return [
-        {k: v for k, v in line.items() if k not in timing} for line in Record.open(folder).rounds()
-    ]
+    lines = Record.open(folder).rounds()
+    return [{k: v for k, v in line.items() if k not in timing} for line in lines]
 
 
 def pictures(folder):
@@ -49,7 +48,7 @@ def assert_same_run(one, other):
 
 
 class StopAfter(Progress):
-    """A user who presses Ctrl-C after some rounds."""
+    """Act as a user who presses Ctrl-C after round t."""
 
     def __init__(self, t):
         self.t = t
@@ -59,28 +58,18 @@ class StopAfter(Progress):
             raise KeyboardInterrupt
 
 
-def test_what_a_run_leaves(tiny, tmp_path):
+def test_the_files_of_a_run(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
-    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {
-        "config.toml",
-        "data.json",
-        "environment.json",
-        "rounds.jsonl",
-        "status.json",
-        "samples",
-        "checkpoints",
-        "index.html",
-    }
+    files = {"config.toml", "data.json", "environment.json", "status.json", "rounds.jsonl"}
+    found = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    assert found == {*files, "samples", "checkpoints", "index.html"}
     lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
-    assert all(
-        len(line["generator_loss"]) == len(line["discriminator_loss"]) == 3 for line in lines
-    )
+    for line in lines:
+        assert len(line["generator_loss"]) == len(line["discriminator_loss"]) == 3
     assert lines[-1]["images"] == 4 * 3 * 2 * 4 and lines[-1]["seconds"] > 0
-    assert [path.name for path in Record.open(folder).sample_grids()] == [
-        "round-000002.png",
-        "round-000004.png",
-    ]
+    grids = [path.name for path in Record.open(folder).sample_grids()]
+    assert grids == ["round-000002.png", "round-000004.png"]
     (environment,) = json.loads((folder / "environment.json").read_text())
     assert environment["packages"]["torch"] and environment["device"] == "cpu"
     assert Record.open(folder).config == make(tiny)
@@ -101,7 +90,7 @@ def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy, 
 
 
 @pytest.mark.parametrize("cut_off", ["write_grid", "score_round"])
-def test_what_a_stop_has_cut_off_is_made_up_for(tiny, tmp_path, monkeypatch, cut_off):
+def test_a_resume_draws_and_scores_what_a_stop_cut_off(tiny, tmp_path, monkeypatch, cut_off):
     tiny["data"] = {"name": "digits"}
     tiny["scores"] = {"every": 2, "samples": 50, "kinds": "fid"}
     whole = remuda.run(make(tiny), tmp_path / "whole")
@@ -116,13 +105,13 @@ def test_what_a_stop_has_cut_off_is_made_up_for(tiny, tmp_path, monkeypatch, cut
     assert not Record.open(tmp_path / "cut").scores()
     cut = remuda.resume(tmp_path / "cut")
     assert_same_run(whole, cut)
-    found = [
-        [(score.round, score.value) for score in Record.open(run).scores()] for run in (whole, cut)
-    ]
-    assert found[0] == found[1] and [t for t, _ in found[0]] == [2, 4]
+    expected, found = (Record.open(run).scores() for run in (whole, cut))
+    values = [(score.round, score.value) for score in expected]
+    assert [(score.round, score.value) for score in found] == values
+    assert [t for t, _ in values] == [2, 4]
 
 
-def test_a_finished_run_can_go_on(tiny, tmp_path):
+def test_a_finished_run_can_train_more_rounds(tiny, tmp_path):
     whole = remuda.run(make(tiny, rounds=6), tmp_path / "whole")
     remuda.run(make(tiny), tmp_path / "longer")
     remuda.resume(tmp_path / "longer", rounds=6)
@@ -137,7 +126,7 @@ def test_resuming_a_finished_run_changes_nothing(tiny, tmp_path):
     assert losses(folder) == before[0] and trees.equal(final_tensors(folder), before[1])
 
 
-def test_killed_before_the_first_checkpoint(tiny, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tiny, tmp_path):
     whole = remuda.run(make(tiny), tmp_path / "whole")
     tiny_config = make(tiny)
     record = Record.create(tmp_path / "killed", tiny_config, assemble(tiny_config).facts)
@@ -147,7 +136,7 @@ def test_killed_before_the_first_checkpoint(tiny, tmp_path):
     assert_same_run(whole, record.folder)
 
 
-def test_a_torn_checkpoint_costs_only_the_rounds_since_the_one_before(tiny, tmp_path):
+def test_a_torn_checkpoint_costs_only_the_rounds_since_the_previous_one(tiny, tmp_path):
     whole = remuda.run(make(tiny), tmp_path / "whole")
     folder = remuda.run(make(tiny), tmp_path / "torn")
     newest, _ = Record.open(folder).newest()
@@ -157,14 +146,14 @@ def test_a_torn_checkpoint_costs_only_the_rounds_since_the_one_before(tiny, tmp_
     assert_same_run(whole, folder)
 
 
-def test_a_line_that_cannot_be_read_is_said(tiny, tmp_path):
+def test_an_unreadable_line_is_reported(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     (folder / "rounds.jsonl").write_text('{"round": 1,\n')
     with pytest.raises(UserError, match=r"rounds\.jsonl cannot be read .*remove the damaged line"):
         remuda.resume(folder, rounds=6)
 
 
-def test_nothing_intact_is_said(tiny, tmp_path):
+def test_a_run_without_an_intact_checkpoint_is_refused(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     for path in (folder / "checkpoints").glob("*/manifest.json"):
         path.unlink()
@@ -172,7 +161,7 @@ def test_nothing_intact_is_said(tiny, tmp_path):
         remuda.resume(folder)
 
 
-def test_a_diverging_member_is_named_and_the_past_is_kept(tiny, tmp_path):
+def test_a_diverging_member_is_named_and_earlier_checkpoints_stay(tiny, tmp_path):
     tiny["strategy"]["loss"] = "least-squares"
     remuda.run(make(tiny, rounds=2), tmp_path / "run")
     record = Record.open(tmp_path / "run")
@@ -212,7 +201,7 @@ def test_a_used_folder_is_refused(tiny, tmp_path):
         remuda.run(make(tiny), folder)
 
 
-def test_threads_are_no_more_than_granted(monkeypatch):
+def test_threads_are_limited_to_the_usable_cores(monkeypatch):
     before = torch.get_num_threads()
     monkeypatch.setattr("remuda.training.assemble.usable_cores", lambda: 2)
     try:
@@ -226,7 +215,7 @@ def test_threads_are_no_more_than_granted(monkeypatch):
         torch.set_num_threads(before)
 
 
-def test_a_run_leaves_the_settings_of_the_process_and_prints_nothing(tiny, tmp_path, capfd):
+def test_a_run_restores_the_settings_of_the_process_and_prints_nothing(tiny, tmp_path, capfd):
     tiny["engine"] |= {"threads": 1, "deterministic": True}
     names = ("CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS")
 
@@ -271,7 +260,7 @@ def test_a_partition_that_does_not_suit_is_refused(tiny):
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "tpu", "meta", "no such"])
-def test_a_device_that_is_not_there_is_refused(tiny, device):
+def test_a_missing_device_is_refused(tiny, device):
     tiny["engine"]["device"] = device
     with pytest.raises(UserError, match=r"engine\.device"):
         assemble(make(tiny))
@@ -286,8 +275,8 @@ def write_toy_images(toy_data, root, first=0):
         to_picture(toy_data.images[i]).save(folder / f"{i}.png")
 
 
-def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):
-    """12, 5 and 2 images, batches of 4: everyone takes the same number of steps, an epoch of the average share."""
+def test_members_with_unequal_shares_take_equal_steps(tmp_path, toy_data, monkeypatch):
+    """With 12, 5 and 2 images, all members take as many steps as an epoch of the mean share."""
     write_toy_images(toy_data, tmp_path / "images")
     monkeypatch.chdir(tmp_path)
     values = {
@@ -303,16 +292,11 @@ def test_unequal_classes_train_in_step(tmp_path, toy_data, monkeypatch):
     remuda.resume(folder, rounds=3)
     model = remuda.load(folder)
     assert model.sample(3, labels="light").shape == (3, 1, 8, 8)
-    assert (
-        torch.bincount(model.draw_labels(1900), minlength=3)
-        .sub(torch.tensor([1200, 500, 200]))
-        .abs()
-        .max()
-        < 100
-    )
+    drawn = torch.bincount(model.draw_labels(1900), minlength=3)
+    assert (drawn - torch.tensor([1200, 500, 200])).abs().max() < 100
 
 
-def test_a_run_does_not_go_on_with_other_data(tiny, tmp_path, toy_data):
+def test_a_resume_with_other_data_is_refused(tiny, tmp_path, toy_data):
     images = tmp_path / "images"
     write_toy_images(toy_data, images)
     values = make({**tiny, "data": {"name": f"folder:{images}"}}, rounds=1, members=0)
@@ -320,9 +304,8 @@ def test_a_run_does_not_go_on_with_other_data(tiny, tmp_path, toy_data):
     before = final_tensors(folder)
 
     (images / "grey" / "12.png").rename(tmp_path / "12.png")
-    with pytest.raises(
-        UserError, match=r"4 of class grey instead of 5: restore the old data, or start"
-    ):
+    sentence = r"4 of class grey instead of 5: restore the old data, or start"
+    with pytest.raises(UserError, match=sentence):
         remuda.resume(folder, rounds=2)
     (tmp_path / "12.png").rename(images / "grey" / "12.png")
     (images / "light").rename(images / "white")
@@ -336,7 +319,7 @@ def test_a_run_does_not_go_on_with_other_data(tiny, tmp_path, toy_data):
     assert trees.equal(final_tensors(folder), before) and Record.open(folder).config.run.rounds == 1
 
 
-def test_event_files(tiny, tmp_path):
+def test_event_files_hold_every_metric(tiny, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -348,7 +331,7 @@ def test_event_files(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["md-gan", "fl-gan"])
-def test_members_may_come_late_or_leave_at_a_resume(tiny, tmp_path, strategy):
+def test_a_resume_may_add_or_remove_members(tiny, tmp_path, strategy):
     tiny["strategy"]["name"] = strategy
     folder = remuda.run(make(tiny), tmp_path / "run")
     remuda.resume(folder, rounds=6, members=5)
@@ -359,22 +342,22 @@ def test_members_may_come_late_or_leave_at_a_resume(tiny, tmp_path, strategy):
     assert remuda.load(folder).sample(3).shape == (3, 1, 8, 8)
 
 
-def test_a_class_cannot_come_late(tiny, tmp_path):
+def test_a_resume_cannot_add_classes(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     with pytest.raises(UserError, match=r"leave run\.members as it was"):
         remuda.resume(folder, rounds=6, members=5)
     remuda.resume(folder, rounds=5)
 
 
-def test_a_resume_with_an_unknown_engine_is_refused_and_harms_nothing(tiny, tmp_path):
+def test_a_resume_with_an_unknown_engine_is_refused_and_changes_nothing(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     with pytest.raises(UserError, match=r"engine\.name.*'foo' is unknown"):
         remuda.resume(folder, rounds=6, engine="foo")
     remuda.resume(folder, rounds=5)
 
 
-def test_killed_before_the_first_checkpoint_with_other_members(tiny, tmp_path):
-    """The record says six by then, and the checkpoints have five."""
+def test_a_run_killed_before_its_first_checkpoint_with_more_members(tiny, tmp_path):
+    """By then the record says six members, but the checkpoints have five."""
     tiny["strategy"] |= {"name": "fl-gan"}
     folder = remuda.run(make(tiny, members=5), tmp_path / "run")
     whole = remuda.resume(shutil.copytree(folder, tmp_path / "whole"), rounds=8, members=6)
@@ -387,7 +370,7 @@ def test_killed_before_the_first_checkpoint_with_other_members(tiny, tmp_path):
     assert len(Record.open(remuda.resume(folder, rounds=9)).rounds()[-1]["generator_loss"]) == 4
 
 
-def test_a_run_that_is_refused_leaves_nothing_behind(tiny, tmp_path):
+def test_a_refused_run_leaves_no_folder(tiny, tmp_path):
     tiny["scores"] = {"every": 1, "kinds": "class-kid"}
     tiny["strategy"] |= {"name": "standalone"}
     tiny["run"]["members"] = 0
@@ -396,7 +379,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(tiny, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_damaged_files_beside_the_state(tiny, tmp_path):
+def test_damaged_files_next_to_the_checkpoints(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     (folder / "samples" / "round-best.png").write_bytes(b"")
     remuda.resume(folder, rounds=5)
@@ -408,17 +391,14 @@ def test_damaged_files_beside_the_state(tiny, tmp_path):
     (folder / "config.toml").write_text("engine = 3")
     with pytest.raises(UserError, match=r"run.config\.toml: engine must be a table"):
         remuda.load(folder)
-    for content in (
-        '{"name": 1, "shape": [1, 8, 8], "classes": [], "counts": []}',
-        '{"shape": 3}',
-        "[]",
-    ):
+    wrong_name = '{"name": 1, "shape": [1, 8, 8], "classes": [], "counts": []}'
+    for content in (wrong_name, '{"shape": 3}', "[]"):
         (folder / "data.json").write_text(content)
         with pytest.raises(UserError, match=r"data\.json cannot be read"):
             assert Record.open(folder).facts
 
 
-def test_discarding_spares_what_is_not_the_runs(tiny, tmp_path):
+def test_discarding_a_record_keeps_other_files(tiny, tmp_path):
     facts = assemble(make(tiny)).facts
     record = Record.create(tmp_path / "run", make(tiny), facts)
     (tmp_path / "run" / "notes.txt").write_text("mine")
