@@ -8,7 +8,9 @@ import io
 import os
 import signal
 import sys
+import threading
 import warnings
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from remuda.cluster.environment import rank_from_environment
@@ -35,9 +37,10 @@ def main() -> None:
     """Run a command; an error that the user can fix becomes one sentence and status 2."""
     # Ranks handle these signals once they are connected. While a rank still loads, a signal simply
     # ends it, and the launcher tells the user; an exception here would make MPI abort.
+    stop = _Stop()
     if rank_from_environment().num_ranks == 1:
         for number in STOP_SIGNALS:
-            signal.signal(number, _stop)
+            signal.signal(number, stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know the arrow of a table
@@ -46,26 +49,51 @@ def main() -> None:
             warnings.showwarning = _WarningLines(warnings.showwarning)
             status = _run()
         sys.exit(status)
-    except (Interrupted, KeyboardInterrupt) as stop:
-        _print_error(str(stop) or "stopped", style=None)
-        sys.exit(exit_status(stop))
+    except (Interrupted, KeyboardInterrupt) as error:
+        _print_error(str(error) or "stopped", style=None)
+        sys.exit(exit_status(error))
     except ReportedElsewhere as error:
         sys.exit(error.status)
-    except (UserError, OSError, MemoryError, RuntimeError) as error:
+    except Exception as error:
+        # A library that is being imported may turn the interrupt into an error of its own.
+        if stop.is_requested and not is_user_error(error):
+            _print_error("stopped", style=None)
+            sys.exit(exit_status(KeyboardInterrupt()))
         if os.environ.get("REMUDA_TRACEBACK") or not is_user_error(error):
             raise
         _print_error(f"remuda: {explain(error)}")
         sys.exit(exit_status(error))
 
 
-def _stop(*_: object) -> None:
+class _Stop:
     """Raise KeyboardInterrupt for the first signal and ignore the following ones.
 
-    Time limits often send several; a second one would cut off what the first one saves.
+    Time limits often send several; a second one would cut off what the first one saves. While a
+    module is being imported the signal waits, because libraries swallow exceptions there.
     """
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+
+    def __init__(self):
+        self.is_requested = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.is_requested = True
+        if _is_importing(frame):
+            again = threading.Timer(0.05, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether Python executes an import statement in this frame or in one of its callers."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _run() -> int:
