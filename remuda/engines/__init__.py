@@ -1,4 +1,4 @@
-"""Where members live and how rows travel."""
+"""Engines: where members live and how rows travel."""
 
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from remuda.engines.mpi.engine import MPIEngine
     from remuda.engines.stacked import Stacked
 
+# The engines by their name in the configuration.
 ENGINES: Choices["type[Stacked] | type[MPIEngine]"] = Choices(
     {
         "stacked": "remuda.engines.stacked:Stacked",

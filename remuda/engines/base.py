@@ -1,4 +1,4 @@
-"""The contract of an engine: five verbs over rows, and loops that it may compile and replay."""
+"""The contract of an engine: five verbs on rows, and loops that it may compile and replay."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class Engine(ABC):
 
     @classmethod
     def join(cls) -> Communicator:
-        """Return the processes that this engine's members live in."""
+        """Return the communicator of the processes that host this engine's members."""
         return SingleProcess()
 
     @abstractmethod
@@ -62,8 +62,8 @@ class Engine(ABC):
         """Run ``state, out = step(engine, state, *inputs[s])`` for s = 0, 1, ...
 
         Return the last state and all outs, stacked. Use it for rounds of many short iterations
-        that call verbs: an engine may compile and replay them. A step uses the engine that it is
-        given, and only tensors that are among its arguments.
+        that call verbs: an engine may compile and replay them. A step must use the engine that it
+        receives, and only tensors from its arguments.
         """
         outs = []
         for s in range(trees.leaves(inputs)[0].shape[0]):

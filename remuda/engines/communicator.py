@@ -17,14 +17,14 @@ class LostRank(NamedTuple):
 
 
 class Communicator(ABC):
-    """What the ranks of a job tell each other.
+    """The ranks of a job, and the messages between them.
 
     Every process runs the same loop on its own members. Only rank 0 writes the record and talks
     to the user. A communicator is a context manager: enter it before you use it.
 
     Messages between ranks are contiguous tensors of bytes in host memory, or in device memory
-    where the MPI library supports that. Sending returns at once, so the sender must not change a
-    buffer that it has given away.
+    where the MPI library supports that. Sending returns immediately, so the sender must not
+    change a buffer that it has sent.
     """
 
     rank: int  # of this process
@@ -32,7 +32,7 @@ class Communicator(ABC):
     host: str
     local_rank: int  # position of this rank among those on its host
     num_sharing: int  # ranks that share CPU cores with this one, itself included
-    is_stopping: bool  # whether the run was interrupted, as all ranks know
+    is_stopping: bool  # whether the user interrupted the run
     original_ranks: Sequence[int]  # the numbers of the remaining ranks at the start
     lost: Sequence[LostRank]  # in the order in which their failures were noticed
 
@@ -65,7 +65,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Tell the other ranks that the user stops the run, and give up pending messages."""
+        """Tell the other ranks that the user stops the run, and abandon pending messages."""
 
     @abstractmethod
     def recover(self) -> None:
@@ -104,7 +104,7 @@ class Communicator(ABC):
 
 
 class SingleProcess(Communicator):
-    """One process that trains the whole population; there is nobody to talk to."""
+    """One process that trains the whole population, so no messages are needed."""
 
     def __init__(self) -> None:
         self.rank, self.num_ranks = 0, 1

@@ -17,11 +17,12 @@ from remuda.tensors.trees import Tree
 
 
 class Metered(Engine):
-    """Wrap an engine; ``bytes[verb, direction]`` is what the population sent since ``reset``.
+    """Wrap an engine and measure its verbs.
 
-    Directions: "across" from member to member, "up" from members to the server, "down" from the
-    server to members. Data that a member keeps are not counted. The count belongs to the
-    algorithm, so it does not depend on where the members live.
+    ``bytes[verb, direction]`` counts what the population sent since ``reset``. The direction is
+    "across" from member to member, "up" from members to the server, "down" from the server to
+    members. Data that a member keeps are not counted. The count belongs to the algorithm, so it
+    does not depend on where the members live.
 
     ``verbs`` holds the seconds that this process spent in each verb, including the functions that
     run there and the wait for other ranks. A GPU is synchronised at both ends of a verb. The verbs

@@ -15,9 +15,9 @@ from remuda.tensors.trees import Tree
 
 WARM_UP = 3  # calls before a capture: compilation, library handles, lazily allocated workspaces
 
-# PyTorch 2.11's compiler pads the strides of intermediate results on a GPU, and then reads some of
-# them wrongly where negative paddings cut them: the gradients of a convolutional critic's gradient
-# penalty were off by 100 %.
+# On a GPU, PyTorch 2.11's compiler pads the strides of intermediate results, and reads some of them
+# wrongly if negative padding crops them: the gradients of a convolutional critic's gradient penalty
+# were off by 100 %.
 OPTIONS: dict[str, Any] = {"comprehensive_padding": False}
 
 COMPILER_FIXED_IN = (2, 13)  # see patch_compiler
@@ -67,8 +67,8 @@ class Program:
     (steps, members, repeats, ...).
 
     Everything that a step reads and writes stays at fixed addresses: the carry, the inputs and
-    outs of all steps, and the position among them, which the step itself advances. So every step
-    is the same work, and a round is a series of replays without any wait in between.
+    outs of all steps, and the position among them, which the step itself advances. So all steps
+    do the same work, and a round is a series of replays without waiting in between.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Program:
 
 
 def compiler_needs_patch() -> bool:
-    """Whether this PyTorch has the bug that ``patch_compiler`` works around."""
+    """Return whether this PyTorch has the bug that ``patch_compiler`` works around."""
     release = torch.__version__.split("+")[0].split(".")
     return (int(release[0]), int(release[1])) < COMPILER_FIXED_IN
 
@@ -150,8 +150,8 @@ def patch_compiler() -> None:
     """Let PyTorch's compiler catch one of its own exceptions.
 
     Until version 2.12 it raises ``CantSplit`` without the two arguments that the exception
-    requires (pytorch/pytorch issue 178676, fixed by pull request 178886), so that conditional
-    pairs do not compile. Defaults for these arguments are enough.
+    requires (pytorch/pytorch issue 178676, fixed by pull request 178886), so conditional GANs do
+    not compile. Defaults for these arguments are enough.
     """
     if not compiler_needs_patch():
         return
@@ -175,7 +175,7 @@ def _copied(static: Tree) -> Tree:
 
 
 def _with_own_code(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Copy a function with a code object of its own.
+    """Return a copy of a function with its own code object.
 
     PyTorch refuses to compile the same code object many times.
     """

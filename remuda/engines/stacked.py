@@ -27,7 +27,7 @@ PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float
 class Stacked(Engine):
     """The whole population in one process.
 
-    ``layout`` says how ``map`` treats the members: "vmap" runs them as one batch of networks,
+    ``layout`` is how ``map`` treats the members: "vmap" runs them as one batch of networks,
     "loop" runs one after the other. On a CPU a loop is faster for all our networks, so "auto"
     loops there; see docs/performance.md. ``compile`` turns the steps of a Scan into a program, and
     ``precision`` is that of its matrix products. ``chunk`` limits how many members are stacked at
@@ -69,7 +69,7 @@ class Stacked(Engine):
         cuda_aware: bool = False,
         **settings: Any,
     ) -> Engine:
-        """Make the engine that a configuration describes; messages do not concern this one."""
+        """Make the engine that a configuration describes; it ignores settings for messages."""
         return cls(size, device, **settings)
 
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
@@ -150,7 +150,7 @@ class Stacked(Engine):
             reason = str(error).strip().splitlines()[0]
             raise UserError(
                 f"cannot compile the training step ({reason}): PyTorch's compiler needs a C "
-                "compiler and Triton; train without it by --set engine.compile=false"
+                "compiler and Triton; to train without it, use --set engine.compile=false"
             ) from error
 
     def take(self, rows: Tree, source: Tensor) -> Tree:

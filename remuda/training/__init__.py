@@ -1,4 +1,4 @@
-"""Training: assemble a run, loop over its rounds, record it, survive failures."""
+"""Train a run: assemble it, loop over its rounds, record them, and survive failures."""
 
 from typing import TYPE_CHECKING
 

@@ -90,8 +90,8 @@ def pytorch_settings(
 ) -> AbstractContextManager[None]:
     """Set PyTorch's threads and determinism while a run trains, then restore them.
 
-    Without ``engine.threads`` PyTorch's own choice stands (physical cores, OMP_NUM_THREADS, what
-    the caller has set), but at most the cores that this process may use.
+    Without ``engine.threads`` PyTorch's own choice applies (physical cores, OMP_NUM_THREADS, or the
+    caller's setting), limited to the cores that this process may use.
     """
     num_sharing = 1 if communicator is None else communicator.num_sharing
     granted = max(1, usable_cores() // num_sharing)
@@ -120,7 +120,7 @@ def _feature_extractor(
 
 
 def _device(config: EngineConfig, communicator: Communicator) -> torch.device:
-    """Return the device of this process; ranks share the GPUs of their host in turn."""
+    """Return the device of this process; the ranks on a host take its GPUs in turn."""
     device = find_device(config.device)
     if device.type == "cuda" and device.index is None and communicator.num_ranks > 1:
         device = torch.device("cuda", communicator.local_rank % torch.cuda.device_count())

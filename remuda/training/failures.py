@@ -1,4 +1,4 @@
-"""What a run does when it loses ranks, together with the members that they host."""
+"""Handle lost ranks: decide what becomes of their members, and bring the other ranks together."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from remuda.errors import UserError, resume_command
 from remuda.system.text import listed
 from remuda.training.state import Action, Phase, Session, Training
 
-# What becomes of the members
+# Decisions
 
 
 def choose_action(config: RunConfig, communicator: Communicator) -> Action:
@@ -21,7 +21,7 @@ def choose_action(config: RunConfig, communicator: Communicator) -> Action:
 
 
 def suitable_action(config: RunConfig) -> Action:
-    """Return what ``engine.on_failure`` amounts to; raise a UserError if it is impossible."""
+    """Return the action that ``engine.on_failure`` selects; raise if it is impossible."""
     wanted, suited = config.engine.on_failure, config.strategy.on_failure
     if wanted == "drop" and suited != "drop":
         raise UserError(
@@ -57,7 +57,7 @@ def without(config: RunConfig, num_members: int, lost: Sequence[int]) -> RunConf
 
 
 def with_data_ranks(config: RunConfig, ranks: Sequence[int]) -> RunConfig:
-    """Return a configuration that says which ranks have the data, if each has its own."""
+    """Return a configuration that names the ranks with data, if each rank has its own."""
     if not config.data.is_per_rank:
         return config
     return replace(config, data=replace(config.data, ranks=tuple(ranks)))
@@ -75,7 +75,7 @@ def data_ranks(config: RunConfig) -> list[int]:
     return [rank for rank, span in zip(ranks, hosted, strict=True) if not set(span) <= lost]
 
 
-# Words
+# Messages
 
 
 def names(ranks: Sequence[LostRank]) -> str:
@@ -85,7 +85,7 @@ def names(ranks: Sequence[LostRank]) -> str:
 
 
 def fate(members: Sequence[int], action: Action) -> str:
-    """Say what becomes of the members of lost ranks."""
+    """Describe what happens to the members of lost ranks."""
     if not members:
         return "no member was lost"
     is_one = len(members) == 1
@@ -97,9 +97,9 @@ def fate(members: Sequence[int], action: Action) -> str:
 
 
 def last_words(training: Training, done: str) -> str:
-    """Finish the record and say how to resume the run."""
+    """Finish the record; return a sentence that tells how to resume the run."""
     if training.record is None or training.recorder is None:
-        return f"{done} before there was a record: start again"
+        return f"{done} before the run had a record: start it again"
     training.recorder.end()
     return f"{done}; resume with: {resume_command(training.folder)}"
 
@@ -110,8 +110,8 @@ def last_words(training: Training, done: str) -> str:
 def meet(session: Session, training: Training) -> Training:
     """Bring all ranks to the same round.
 
-    A round that is recorded, or that any rank has agreed to, has been computed by all ranks. If
-    one of them has no state, all start again.
+    A round that is recorded, or that any rank has agreed to, was computed by all ranks. If one
+    rank has no state, all ranks start again.
     """
     reached, heartbeat = training.reached, training.heartbeat
     last = -1
@@ -135,18 +135,18 @@ def meet(session: Session, training: Training) -> Training:
 
 
 def note(session: Session, training: Training) -> Training:
-    """Record lost ranks, and decide what becomes of their members."""
+    """Record lost ranks and decide what becomes of their members."""
     communicator, action = session.communicator, session.action
-    who = names(communicator.lost)
+    event = names(communicator.lost)
     if 0 not in communicator.original_ranks:
-        raise UserError(last_words(training, who))
+        raise UserError(last_words(training, event))
     is_drop = training.reached is not None and action == "drop"
-    config = _remainder(session, training, who) if is_drop else training.whole
+    config = _remainder(session, training, event) if is_drop else training.whole
     num_noted = note_lost_ranks(session, training)
     if action == "stop":
         reached = training.reached
         place = "" if reached is None else f" after round {reached.round}"
-        raise UserError(last_words(training, f"{who}{place}"))
+        raise UserError(last_words(training, f"{event}{place}"))
     training = replace(training, num_noted=num_noted)
     if is_drop:
         return replace(training, phase=Phase.SHRINK, config=config)
@@ -171,7 +171,7 @@ def note_lost_ranks(session: Session, training: Training) -> int:
 
 
 def next_phase(session: Session, training: Training) -> Phase:
-    """Return what to do between two rounds."""
+    """Return the phase that follows a whole round."""
     if session.communicator.is_stopping:
         return Phase.STOP
     if training.reached is None:
@@ -186,7 +186,7 @@ def _hosted_ids(training: Training, ranks: Sequence[int]) -> list[int]:
     return hosted_ids(training.whole, num_members, all_ranks, ranks)
 
 
-def _remainder(session: Session, training: Training, who: str) -> RunConfig:
+def _remainder(session: Session, training: Training, event: str) -> RunConfig:
     """Return the configuration of the run without the members of the lost ranks."""
     assert training.start is not None
     num_members, all_ranks, num_classes = training.start
@@ -199,5 +199,5 @@ def _remainder(session: Session, training: Training, who: str) -> RunConfig:
     try:
         config.strategy.num_members(config.run.members, num_classes)
     except UserError as error:
-        raise UserError(last_words(training, f"{who}, and {error}")) from None
+        raise UserError(last_words(training, f"{event}, and {error}")) from None
     return config

@@ -30,12 +30,12 @@ class Herd:
 
     @property
     def num_steps(self) -> int:
-        """Generator updates of every member in a round."""
+        """The number of generator updates of every member in a round."""
         return self.strategy.steps_in(self.num_batches)
 
     @property
     def num_labels(self) -> int:
-        """Labels that the trained model knows."""
+        """The number of labels that the trained model knows."""
         return self.strategy.num_labels(self.context.gan, self.engine.size)
 
     @property
@@ -45,7 +45,7 @@ class Herd:
 
     @property
     def images_per_round(self) -> int:
-        """Real images that all members together see in a round."""
+        """The number of real images that all members together see in a round."""
         return self.engine.size * self.num_batches * self.strategy.batch_size
 
     def start(self) -> Any:
@@ -97,7 +97,7 @@ class Herd:
 
     @property
     def _unmetered(self) -> Engine:
-        """The engine for bookkeeping, which is not traffic of the algorithm."""
+        """The engine without the meter, because bookkeeping is no traffic of the algorithm."""
         return self.engine.engine
 
     def traffic(self) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""The training loop: round after round, the same on every rank.
+"""The training loop, which is the same on every rank.
 
 Rounds are pure: state in, state out. So a round that a failure interrupts runs again from the
-state with which it started. Every phase takes the state of the training and returns a new one; a
-phase that fails leaves the old one as it was.
+state with which it started. Every phase takes a ``Training`` value and returns a new one; a phase
+that fails leaves the old value unchanged.
 """
 
 import time
@@ -63,9 +63,9 @@ def advance(session: Session, training: Training) -> Training:
         if training.reached is None:
             raise
         raise UserError(
-            f"cannot write to {training.folder} ({error}): make room there or check its "
-            f"permissions, then run {resume_command(training.folder)}; nothing that was saved is "
-            "lost"
+            f"cannot write to {training.folder} ({error}): free some space or check the "
+            f"permissions, then run {resume_command(training.folder)}; earlier checkpoints are "
+            "intact"
         ) from None
 
 
@@ -73,7 +73,7 @@ def advance(session: Session, training: Training) -> Training:
 
 
 def assemble_herd(session: Session, training: Training) -> Training:
-    """Put the run together with all ranks that are there."""
+    """Assemble the run on all remaining ranks."""
     communicator, config = session.communicator, training.whole
     is_divided = bool(config.data.ranks) and not session.is_new
     if not is_divided:
@@ -124,7 +124,7 @@ def restore(session: Session, training: Training) -> Training:
 
 
 def watch(session: Session, training: Training) -> Training:
-    """Start the heartbeat. A run that is refused before has not touched its record."""
+    """Start the heartbeat. A run that is refused before this phase has not changed its record."""
     herd, heartbeat = training.herd, training.heartbeat
     assert herd is not None and training.recorder is not None
     if heartbeat is None:
@@ -141,13 +141,13 @@ def watch(session: Session, training: Training) -> Training:
 
 
 def begin(session: Session, training: Training) -> Training:
-    """Announce the start, and record ranks that were lost before there was a record."""
+    """Announce the start, and record ranks that were lost before the record existed."""
     herd, position = training.herd, training.ahead
     assert herd is not None and position is not None and training.recorder is not None
     training.recorder.begin(position.round)
     num_noted = failures.note_lost_ranks(session, training)
     start = Start(herd.engine.size, session.communicator.original_ranks, len(herd.facts.classes))
-    # An earlier process may have ended before it drew and scored what was due.
+    # An earlier process may have ended before it drew the samples and scores that were due.
     return replace(
         training,
         phase=Phase.KEEP,
@@ -174,7 +174,7 @@ def compute(session: Session, training: Training) -> Training:
 
 
 def record_round(session: Session, training: Training) -> Training:
-    """Write the round down. No rank continues before that is done."""
+    """Record the round. No rank continues before that is done."""
     herd, ahead, result = training.herd, training.ahead, training.result
     assert herd is not None and ahead is not None and result is not None
     assert training.recorder is not None
@@ -187,7 +187,7 @@ def record_round(session: Session, training: Training) -> Training:
 
 
 def keep(session: Session, training: Training) -> Training:
-    """Draw samples, score and save after a round, where due."""
+    """Draw samples, score and save after a round, if due."""
     herd, reached, recorder = training.herd, training.reached, training.recorder
     assert herd is not None and reached is not None and recorder is not None
     t, config = reached.round, training.config
@@ -203,7 +203,7 @@ def keep(session: Session, training: Training) -> Training:
 
 
 def finish(session: Session, training: Training) -> Training:
-    """Wait for the other ranks. No rank leaves before everything is kept."""
+    """Wait for the other ranks. No rank leaves before everything is saved."""
     session.communicator.finish()
     return replace(training, phase=Phase.DONE)
 

@@ -1,4 +1,4 @@
-"""Listeners to a run's progress: the interface, TensorBoard's event files, several listeners.
+"""Listeners that follow a run: the interface, TensorBoard's event files, several listeners.
 
 The command line's progress bar is in ``remuda.cli.progress``.
 """

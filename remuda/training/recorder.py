@@ -1,4 +1,4 @@
-"""Write down what a run does, and show it. Only rank 0 does that."""
+"""Record a run and show its progress. Only rank 0 does this."""
 
 import math
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class NoRecorder:
         """Save the state after round t; it holds all members."""
 
     def end(self) -> None:
-        """Write the page, because nothing more will happen."""
+        """Write the report page at the end of the run."""
 
     def note(self, text: str) -> None:
         """Tell the user something, from any thread."""
@@ -192,18 +192,18 @@ class Recorder(NoRecorder):
 
 
 def is_due(t: int, every: int, last: int) -> bool:
-    """Whether something that happens every few rounds and after the last one is due; 0: never."""
+    """Return whether t is a multiple of ``every`` or the last round; 0 means never."""
     return every > 0 and (t == last or t % every == 0)
 
 
 def is_show_due(t: int, config: RunConfig) -> bool:
-    """Whether samples or scores are due after round t."""
+    """Return whether samples or scores are due after round t."""
     rounds = config.run.rounds
     return is_due(t, config.run.sample_every, rounds) or is_due(t, config.scores.every, rounds)
 
 
 def is_save_due(t: int, config: RunConfig) -> bool:
-    """Whether a checkpoint is due after round t."""
+    """Return whether a checkpoint is due after round t."""
     return is_due(t, config.run.checkpoint_every, config.run.rounds)
 
 

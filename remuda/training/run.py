@@ -1,4 +1,4 @@
-"""Start a run, or resume one as it was or with changes."""
+"""Start a run, or resume one, with or without changes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ def run(config: RunConfig, out: str | Path | None = None, progress: Progress | N
 
     The folder is ``out``, or the next free ``runs/run-NNN``. The call prints nothing; pass a
     ``Progress`` to follow it. While it runs, PyTorch uses the threads and the determinism of
-    ``config.engine``; afterwards it has the settings that it had before.
+    ``config.engine``; afterwards its earlier settings are restored.
     """
     config = replace(config, data=config.data.with_full_paths())  # a resume may start elsewhere
     with launch.join(config.engine) as communicator:
@@ -63,13 +63,13 @@ def changed(
         ranks = _num_ranks(engine or config.engine.name)
     run: dict[str, Any] = {"rounds": rounds, "members": members}
     data: dict[str, Any] = {}
-    if members is not None:  # all members are there again, and the data are divided again
+    if members is not None:  # start with all members, and divide the data again
         run["lost"], data["ranks"] = (), ()
     place = {"device": device, "name": engine, "ranks": ranks}
     values = to_dict(config)
     for section, given in (("run", run), ("engine", place), ("data", data)):
         values[section] |= {name: value for name, value in given.items() if value is not None}
-    return from_dict(values)  # checks them
+    return from_dict(values)  # validates the values
 
 
 def _num_ranks(engine: str) -> int | None:

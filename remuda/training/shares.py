@@ -1,4 +1,4 @@
-"""Divide the data among the members, and agree about them with the other ranks."""
+"""Divide the data among the members, and compare them with the data of the other ranks."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ def data_rank(config: RunConfig, communicator: Communicator) -> int:
 def divide(
     config: RunConfig, dataset: Dataset, spans: list[range], communicator: Communicator
 ) -> list[Tensor]:
-    """Return the images that each member trains on, by member id.
+    """Return the indices of the images that each member trains on, by member id.
 
     If every rank has its own data, the shares of members on other ranks are empty.
     """
@@ -58,7 +58,7 @@ def divide(
 
 
 def _kind(config: RunConfig) -> str:
-    """Return the kind of partition, checked against what suits the strategy."""
+    """Return the kind of partition; raise a UserError if it does not suit the strategy."""
     kind, suited = config.data.partition, config.strategy.partitions
     if kind == "auto":
         return suited[0]

@@ -23,18 +23,18 @@ Action = Literal["drop", "move", "stop"]  # what becomes of the members of lost 
 class Phase(Enum):
     """What a process does next. Each phase is one function of ``loop`` or ``failures``."""
 
-    MEET = auto()  # after a failure or an interruption: agree about the last common round
+    MEET = auto()  # after a failure or an interruption: agree on the last common round
     NOTE = auto()  # record lost ranks, and decide what becomes of their members
     SHRINK = auto()  # assemble the remaining members
-    STOP = auto()  # save and end, because the user asks for it
+    STOP = auto()  # save and end, because the user stops the run
     ASSEMBLE = auto()  # put data, strategy and engine together
     OPEN = auto()  # create or open the record
     RESTORE = auto()  # read the newest checkpoint, or make the first state
     WATCH = auto()  # start the heartbeat
     BEGIN = auto()  # announce the start
-    KEEP = auto()  # draw samples, score and save, where due
+    KEEP = auto()  # draw samples, score and save, if due
     COMPUTE = auto()  # run one round
-    RECORD = auto()  # write the round down; every rank agrees that it is done
+    RECORD = auto()  # record the round; every rank agrees that it is done
     FINISH = auto()  # wait for the other ranks
     DONE = auto()
 
@@ -47,7 +47,7 @@ class Position(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a round brought, before it is recorded."""
+    """The result of a round that is not recorded yet."""
 
     metrics: dict[str, Tensor]  # of the members hosted here
     began: float  # the time at which it started
@@ -63,7 +63,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What does not change while a process trains."""
+    """Everything that stays the same while a process trains."""
 
     communicator: Communicator
     progress: Progress
@@ -77,8 +77,8 @@ class Session:
 class Training:
     """The state of one process's part in a run.
 
-    After a failure some ranks may be further than others, and more ranks may fail before they
-    have met. So decisions then depend only on what all remaining ranks have told each other.
+    After a failure some ranks may be ahead of others, and more ranks may fail before all have
+    met. So decisions depend only on facts that all remaining ranks have exchanged.
     """
 
     phase: Phase
@@ -86,7 +86,7 @@ class Training:
     whole: RunConfig  # with the members that were lost since the run last started
     config: RunConfig  # without them
     is_divided: bool = False  # the record says which rank has which data
-    has_failures: bool = False  # ranks were lost, and nothing was decided yet
+    has_failures: bool = False  # ranks were lost, and nothing is decided yet
     num_noted: int = 0  # lost ranks that are in the record
     record: Record | None = None
     recorder: NoRecorder | None = None

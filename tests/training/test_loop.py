@@ -83,7 +83,7 @@ def test_an_interruption_before_the_start_has_nothing_to_save(start):
 
 LOST = "rank 1 on node7 was lost"
 FAILURES = [
-    (Phase.ASSEMBLE, 0, f"{LOST} before there was a record: start again"),
+    (Phase.ASSEMBLE, 0, f"{LOST} before the run had a record: start it again"),
     (Phase.RESTORE, 0, f"{LOST}; resume with: "),
     (Phase.WATCH, 0, f"{LOST}; resume with: "),
     (Phase.COMPUTE, 1, f"{LOST} after round 1; resume with: "),
@@ -169,7 +169,7 @@ def test_a_full_disk_ends_the_run_with_one_sentence(start, monkeypatch):
         driver.run()
     folder, sentence = driver.training.folder, str(caught.value)
     assert sentence.startswith(f"cannot write to {folder} ([Errno 28] No space left on device): ")
-    assert f"then run {resume_command(folder)}; nothing that was saved is lost" in sentence
+    assert f"then run {resume_command(folder)}; earlier checkpoints are intact" in sentence
     assert Record.open(folder).newest()[0].round == 1
 
 

@@ -1,10 +1,10 @@
 """The ranks of an MPI job: messages between them, waiting that frees the core, stopping together.
 
-Only this folder imports mpi4py, and only where ranks are asked for.
+Only runs on ranks import this module, because mpi4py may be missing.
 
-A rank that ends, because of an error that the user can correct or because the user stops it, tells
-the other ranks, which hear it wherever they wait. So all ranks end with one message, printed by
-rank 0, and one exit status. Any other exception aborts the whole job, as ``python -m mpi4py`` does.
+A rank that ends because of a user error, or because the user stops it, tells the other ranks, which
+notice that while they wait. So all ranks end with one message, printed by rank 0, and one exit
+status. Any other exception aborts the whole job, as ``python -m mpi4py`` does.
 """
 
 import atexit
@@ -47,10 +47,10 @@ SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of a sleep in a wait; in between, 10 %
 
 
 class MPICommunicator(RecoveringCommunicator):
-    """All ranks of an MPI job, as one of them sees it; enter it to train together.
+    """All ranks of an MPI job, as this one sees it; enter it to train together.
 
-    While it is entered, it handles the signals that stop a run, and an exception that nobody
-    catches aborts the job.
+    While it is entered, it handles the signals that stop a run, and an uncaught exception aborts
+    the job.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class MPICommunicator(RecoveringCommunicator):
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Delay signals to a moment at which no request can get lost."""
+        """Delay signals until no request can get lost."""
         within, self._is_talking = self._is_talking, True
         try:
             yield
@@ -146,7 +146,7 @@ class MPICommunicator(RecoveringCommunicator):
             raise
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
-        """Wait, but leave the core to others: there may be more ranks than cores."""
+        """Wait, but yield the core, because there may be more ranks than cores."""
         began = time.perf_counter()
         while not is_over():
             waited = time.perf_counter() - began
@@ -157,7 +157,7 @@ class MPICommunicator(RecoveringCommunicator):
                 time.sleep(min(max(waited / 10, SHORTEST), LONGEST))
 
     def _obey(self) -> None:
-        """Raise what a signal or another rank asks for."""
+        """Raise the exception that a signal or another rank asks for."""
         self._obey_signals()
         message = MPI.Status()
         while self.control.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, message):
@@ -176,9 +176,9 @@ class MPICommunicator(RecoveringCommunicator):
             raise KeyboardInterrupt
 
     def _on_signal(self, *_: object) -> None:
-        """Obey the first signal only.
+        """Obey only the first signal.
 
-        A second one, as from a time limit that signals twice, would interrupt the saving.
+        A second one, for example from a time limit that signals twice, would interrupt saving.
         """
         if self._was_signalled:
             return
@@ -203,7 +203,7 @@ class MPICommunicator(RecoveringCommunicator):
     def finish(self) -> None:
         with self._talking():
             self._wait_for([self.comm.Ibarrier()])
-            if not self.is_stopping:  # after an interruption nobody receives pending messages
+            if not self.is_stopping:  # after an interruption no rank receives pending messages
                 self._wait_for([request for request, _ in self._unsent])
             if survives_failures():
                 is_reduced = bool(self.lost or self.base.Get_failed().size)
@@ -238,7 +238,7 @@ class MPICommunicator(RecoveringCommunicator):
             error = late
         self._restore_handlers()
         if error is not None and not is_user_error(error):
-            return  # with our hook for exceptions: it aborts the other ranks
+            return  # our exception hook stays: it aborts the other ranks
         sys.excepthook = self._excepthook
         if error is None and self._is_whole:
             for comm in (self.comm, self.control, self.spare):
@@ -256,11 +256,11 @@ class MPICommunicator(RecoveringCommunicator):
             raise error
 
     def _leave(self, status: int) -> None:
-        """Leave the job in good order. The exit status of the job is that of rank 0.
+        """Leave the job cleanly. The exit status of the job is that of rank 0.
 
-        The launcher returns when the first rank exits with a status other than 0. So rank 0 must
-        have printed its message by then, and the others must be gone. MPI_Finalize could wait for
-        lost ranks.
+        The launcher returns when the first rank exits with a status other than 0. By then rank 0
+        must have printed its message, and the other ranks must have ended. MPI_Finalize could wait
+        for lost ranks.
         """
         if survives_failures():
             self._settle(OVER)
@@ -281,7 +281,7 @@ def _raw(buffer: Tensor) -> Any:
 
 
 def _abort(*exception: Any) -> None:
-    """Print an exception that nobody caught, then abort the job."""
+    """Print an uncaught exception, then abort the job."""
     sys.__excepthook__(*exception)
     sys.stderr.flush()
     MPI.COMM_WORLD.Abort(1)

@@ -22,8 +22,8 @@ from remuda.errors import UserError
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-# Tags of messages. The tag of a scatter also tells which description its rows have; receivers got
-# that description in an earlier message.
+# Tags of messages. The tag of a scatter also identifies the description of its rows, which
+# receivers got in an earlier message.
 TAKE, GATHER, DESCRIPTION, FIRST_SCATTER = range(4)
 
 
@@ -44,7 +44,7 @@ class MPIEngine(Engine):
         *,
         grid: tuple[int, int] | None = None,  # the members' places on a torus
         cuda_aware: bool = False,  # whether MPI can read messages from a GPU's memory
-        **stacked: Any,  # settings for the members hosted here
+        **stacked: Any,  # settings of the stacked engine for the members hosted here
     ):
         self.communicator, self.size = communicator, size
         self.spans = spans(size, communicator.num_ranks)
@@ -212,6 +212,6 @@ def missing(reason: str) -> str:
 
 
 def _synchronise(buffer: Tensor) -> None:
-    """Wait for the GPU: MPI does not take part in its stream of work."""
+    """Wait for the GPU, because MPI does not follow its stream."""
     if buffer.device.type == "cuda":
         torch.cuda.current_stream(buffer.device).synchronize()

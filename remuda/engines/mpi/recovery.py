@@ -1,8 +1,8 @@
 """Communicators among the remaining ranks of an MPI job, and what happens when a rank fails.
 
 Some MPI libraries survive the failure of a rank (ULFM). There, a rank that notices a failure
-revokes the communicators, so that no rank waits for ever: every remaining rank raises RanksLost,
-and after ``recover`` they continue with new communicators.
+revokes the communicators, so that no rank waits forever: every remaining rank raises RanksLost, and
+after ``recover`` they continue with new communicators.
 """
 
 import os
@@ -18,14 +18,14 @@ from remuda.engines.communicator import Communicator, LostRank
 from remuda.errors import RanksLost
 
 SWITCH = "OMPI_MCA_mpi_ft_enable"  # mpirun --with-ft ulfm sets it for the ranks
-DOUBT = 5.0  # seconds that a failure has to show itself after an error that it may have caused
-PAUSE = 2e-3  # seconds between two checks of what other ranks do
+DOUBT = 5.0  # seconds to wait for a failure to show, after an error that it may have caused
+PAUSE = 2e-3  # seconds between two checks of other ranks
 OVER, WHOLE = 1, 2  # bits that ranks agree on: the job is over, and no rank was lost
 FAILURES = (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)
 
 
 def has_ulfm() -> bool:
-    """Whether the MPI library can survive failures.
+    """Return whether the MPI library can survive failures.
 
     mpi4py offers the functions for other libraries too, where they have no effect.
     """
@@ -34,7 +34,7 @@ def has_ulfm() -> bool:
 
 
 def survives_failures() -> bool:
-    """Whether this job was started so that it survives failures."""
+    """Return whether this job was started so that it survives failures."""
     return has_ulfm() and os.environ.get(SWITCH, "0").lower() in ("1", "true")
 
 
@@ -43,7 +43,7 @@ class RecoveringCommunicator(Communicator):
 
     ``base`` connects all remaining ranks, ``comm`` carries rows, ``control`` carries messages that
     end the job. ``spare`` carries rows after an interruption, when ``comm`` may hold messages that
-    nobody reads.
+    no rank reads.
     """
 
     remaining: Any = MPI.COMM_WORLD  # for this job and for later jobs of the same process
@@ -57,7 +57,7 @@ class RecoveringCommunicator(Communicator):
         self.original_ranks, self.lost = range(self.num_ranks), []
         self._first, self._hosts = self.base.group, {}
         self._given_up: list[Any] = []  # MPI may still read from these, or write to them
-        self._others: list[dict[str, Any]] = []  # what each rank tells about itself
+        self._others: list[dict[str, Any]] = []  # facts of each rank about itself
         self._is_recovering = self._is_settled = False
 
     @abstractmethod
@@ -65,7 +65,7 @@ class RecoveringCommunicator(Communicator):
         """Wrap calls of MPI: an error that a lost rank causes reaches ``_handle``."""
 
     def _connect(self) -> None:
-        """Make communicators for all remaining ranks, and exchange what they tell each other."""
+        """Make communicators for all remaining ranks, and exchange facts about them."""
         self.rank, self.num_ranks, self._is_settled = self.base.rank, self.base.size, False
         self.original_ranks = MPI.Group.Translate_ranks(self.base.group, None, self._first)
         with self._talking():
@@ -96,7 +96,7 @@ class RecoveringCommunicator(Communicator):
         raise RanksLost("ranks were lost") from None
 
     def _is_failure(self, error: MPI.Exception) -> bool:
-        """Whether a lost rank caused an error.
+        """Return whether a lost rank caused an error.
 
         Among several requests MPI does not name the failed one, so wait until the failure shows.
         """
@@ -111,7 +111,7 @@ class RecoveringCommunicator(Communicator):
         return False
 
     def _reconnect(self) -> None:
-        """Connect the remaining ranks, also if more ranks fail meanwhile."""
+        """Connect the remaining ranks, even if more ranks fail meanwhile."""
         while True:
             if not self._is_settled:
                 self._settle(0)
@@ -131,7 +131,7 @@ class RecoveringCommunicator(Communicator):
     def _settle(self, bits: int) -> int:
         """Return the bits that all remaining ranks have set; all ranks get the same answer.
 
-        Every rank calls this once before it leaves these communicators, for new ones or for good.
+        Every rank calls this once before it leaves these communicators.
         """
         self._is_settled = True
         while True:
