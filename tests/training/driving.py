@@ -1,4 +1,4 @@
-"""Drive the training loop by hand, phase by phase, with a second rank that only seems to exist."""
+"""Drive the training loop by hand, phase by phase, next to a simulated second rank."""
 
 from remuda import config
 from remuda.engines import LostRank, SingleProcess
@@ -16,7 +16,7 @@ class TwoRanks(SingleProcess):
     def __init__(self):
         super().__init__()
         self.event = None
-        self.others = []  # what other ranks tell
+        self.others = []  # the facts of other ranks
 
     def _send(self):
         event, self.event = self.event, None

@@ -21,7 +21,7 @@ ROUND = [Phase.COMPUTE, Phase.RECORD, Phase.KEEP]
 
 @pytest.fixture(autouse=True)
 def rounds_and_checkpoints_send_messages(monkeypatch):
-    """Between real ranks an engine sends messages; this process hosts all members itself."""
+    """Send a message where a real engine would; this process hosts all members itself."""
 
     def sending(method):
         def send_first(herd, *arguments):
@@ -87,7 +87,7 @@ FAILURES = [
     (Phase.RESTORE, 0, f"{LOST}; resume with: "),
     (Phase.WATCH, 0, f"{LOST}; resume with: "),
     (Phase.COMPUTE, 1, f"{LOST} after round 1; resume with: "),
-    (Phase.RECORD, 1, f"{LOST} after round 2; resume with: "),  # round 2 was written before
+    (Phase.RECORD, 1, f"{LOST} after round 2; resume with: "),  # round 2 is already recorded
     (Phase.KEEP, 1, f"{LOST} after round 1; resume with: "),
     (Phase.FINISH, 3, f"{LOST} after round 3; resume with: "),
 ]
