@@ -17,6 +17,7 @@ from remuda.errors import UserError
 from remuda.system.pytorch import tf32
 from remuda.system.text import Notify, ignore
 from remuda.tensors import calculus, trees
+from remuda.tensors.functions import plain
 from remuda.tensors.trees import Tree
 
 Layout = Literal["auto", "loop", "vmap"]
@@ -99,14 +100,14 @@ class Stacked(Engine):
 
     def _map_stacked(self, fn: Callable[..., Tree], rows: Tree) -> Tree:
         if not isinstance(fn, Scan):
-            return calculus.stacked(fn)(*rows)
+            return calculus.stacked(plain(fn))(*rows)
         carry, *inputs = rows
         by_step = trees.map(lambda leaf: leaf.transpose(0, 1), tuple(inputs))
         if self.compiled:
-            functions = [calculus.stacked(part) for part in fn.pieces or (fn.step,)]
+            functions = [calculus.stacked(plain(part)) for part in fn.pieces or (fn.step,)]
             carry, outs = self._run_program(fn, functions, carry, by_step)
         else:
-            carry, outs = Scan(calculus.stacked(fn.step))(carry, *by_step)
+            carry, outs = Scan(calculus.stacked(plain(fn.step)))(carry, *by_step)
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
 
     @property
@@ -129,8 +130,8 @@ class Stacked(Engine):
     def loop(self, step: Step, state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
         if not self.compiles_loops:
             return super().loop(step, state, *inputs)
-        eager = self.eager
-        whole = calculus.composable(lambda carry, *now: step(eager, carry, *now))
+        eager, function = self.eager, plain(step)
+        whole = calculus.composable(lambda carry, *now: function(eager, carry, *now))
         with self._arithmetic():
             return self._run_program(step, [whole], state, inputs)
 

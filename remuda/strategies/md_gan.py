@@ -140,9 +140,11 @@ class MDGAN(Strategy):
         self, context: Context, engine: Engine, state: State, now: Iteration
     ) -> tuple[State, Metrics]:
         """Run one global iteration: lines 4 to 10 and 27 to 40 of algorithm 1."""
-        fakes = engine.scatter(Partial(self.generate_batches, context), state.server, now)
+        fakes = engine.scatter(
+            lambda server: self.generate_batches(context, server, now), state.server
+        )
         workers, feedback, losses = engine.map(
-            Partial(self.compute_feedback, context),
+            lambda *worker: self.compute_feedback(context, *worker),
             state.workers,
             fakes,
             now.fake_labels,
@@ -150,7 +152,11 @@ class MDGAN(Strategy):
             now.labels,
             now.keys,
         )
-        server = engine.gather(Partial(self.apply_feedback, context), (state.server, now), feedback)
+        server = engine.gather(
+            lambda server, feedback: self.apply_feedback(context, server, now, feedback),
+            state.server,
+            feedback,
+        )
         return State(server, workers), losses
 
     # At the server
@@ -163,10 +169,10 @@ class MDGAN(Strategy):
         return batches[now.places] if len(now.noise) > 1 else batches[now.places[:, :1]]
 
     def apply_feedback(
-        self, context: Context, server: tuple[Server, Iteration], feedback: Tensor
+        self, context: Context, server: Server, now: Iteration, feedback: Tensor
     ) -> Server:
         """Pull the workers' mean feedback (N, b, ...) back through the generator and update it."""
-        (generator, average), now = server
+        generator, average = server
         noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
         _, buffers, pull = context.gan.generate(generator, noise, classes)
         # (k, N): the weight of each worker's feedback in the gradient at each batch.

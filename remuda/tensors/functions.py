@@ -16,9 +16,13 @@ class Partial:
     fn: Callable[..., Any]
     first: Any
 
-    @property
-    def __name__(self) -> str:  # read by torch.func.vmap, also while it is compiled
-        return self.fn.__name__
-
     def __call__(self, *rest: Any) -> Any:
         return self.fn(self.first, *rest)
+
+
+def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an ordinary function for compilers: PyTorch 2.11 cannot trace every callable object."""
+    if not isinstance(fn, Partial):
+        return fn
+    inner, first = fn.fn, fn.first
+    return lambda *rest: inner(first, *rest)

@@ -19,7 +19,7 @@ ENGINES = {
     "metered": lambda size: Metered(Stacked(size)),
 }
 if torch.cuda.is_available():
-    ENGINES["stacked-cuda"] = lambda size: Stacked(size, "cuda", compile=False)
+    ENGINES["stacked-cuda"] = lambda size: Stacked(size, "cuda", compile=False, precision="fp32")
 NETWORKS = {
     "mlp": MLP(latent=6, hidden=12),
     "mlp-conditional": MLP(latent=6, hidden=12, conditional=True),

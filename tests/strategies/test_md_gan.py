@@ -108,7 +108,7 @@ def test_feedback_is_the_gradient_of_the_mean_loss_end_to_end(size, k, loss, net
     through_feedback = pull(torch.einsum("kn,n...->k...", shares, feedback).flatten(0, 1))
     for name, gradient in through_feedback.items():
         assert torch.allclose(gradient, expected[name], atol=1e-6), name
-    server = strategy.apply_feedback(context, (state.server, now), feedback)
+    server = strategy.apply_feedback(context, state.server, now, feedback)
     by_hand = context.gan.apply_gradients(generator, expected)
     for name, param in server.generator.params.items():
         assert torch.allclose(param, by_hand.params[name], atol=1e-5), name
