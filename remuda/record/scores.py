@@ -1,6 +1,7 @@
 """A line of scores.jsonl, checked."""
 
 from dataclasses import MISSING, dataclass, fields
+from typing import Any
 
 from remuda.record.files import Line
 from remuda.record.rounds import is_metric
@@ -33,11 +34,10 @@ def parse_score(line: Line) -> Score:
     known = {}
     for field in fields(Score):
         value = line.get(field.name, None if field.default is MISSING else field.default)
-        if not isinstance(value, field.type) or isinstance(value, bool):  # pyright: ignore[reportArgumentType]
-            is_given = field.name in line
-            raise TypeError(
-                f"{field.name} is {value!r}" if is_given else f"{field.name} is missing"
-            )
+        kind: Any = field.type
+        if not isinstance(value, kind) or isinstance(value, bool):
+            problem = repr(value) if field.name in line else "missing"
+            raise TypeError(f"{field.name} is {problem}")
         known[field.name] = value
     score = Score(**known)
     if score.classes is not None and not is_metric(score.classes):

@@ -156,8 +156,8 @@ class Recorder(NoRecorder):
         if routines := herd.routines():
             line["routines"] = routines
         self.record.add_round(line)
-        self.progress.round(line)
         self.written = t
+        self.progress.round(line)
 
     def _refuse_divergence(self, metrics: dict[str, list[float]], t: int) -> None:
         for name, values in metrics.items():
