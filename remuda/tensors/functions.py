@@ -21,7 +21,7 @@ class Partial:
 
 
 def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an ordinary function for compilers: PyTorch 2.11 cannot trace every callable object."""
+    """Return an ordinary function; PyTorch 2.11 cannot compile every callable object."""
     if not isinstance(fn, Partial):
         return fn
     inner, first = fn.fn, fn.first
