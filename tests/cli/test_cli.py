@@ -227,7 +227,7 @@ def bad(tmp_path) -> dict[tuple, str]:
         ("trian",): "no such command 'trian'",
         ("train", "class-parallel-digits", "--no-such-flag"): "no such option: --no-such-flag",
         (*digits, "--rounds", "many"): "invalid value for '--rounds'",
-        ("compare", run, "--format", "pdf"): "known are text, csv, markdown, latex",
+        ("compare", run, "--format", "pdf"): "choose from text, csv, markdown, latex",
     }
 
 
@@ -272,7 +272,7 @@ def test_a_refused_resume_leaves_the_record_alone(trained, tmp_path):
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     for words, why in (
         (["--rounds", 1], "already reached round 2"),
-        (["--rounds", 4, "--members", 1], "cannot go on"),
+        (["--rounds", 4, "--members", 1], "cannot continue"),
     ):
         status, said = in_process("resume", run, *words)
         assert status == 2 and why in said, said
@@ -300,7 +300,7 @@ def test_a_disk_that_fills_up_ends_a_run_with_a_sentence(trained, tmp_path):
     script = f"ulimit -f 10; exec {sys.executable} -m remuda resume {run} --rounds 9"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300)
     assert result.returncode == 2 and "Traceback" not in result.stderr, result.stderr
-    assert "could not be written" in result.stderr and "make room" in result.stderr
+    assert "cannot write" in result.stderr and "remuda resume" in result.stderr
     assert remuda.load(run).round == 2
     assert in_process("resume", run)[0] == 0 and remuda.load(run).round == 9
 
