@@ -6,7 +6,7 @@
 Both make the same updates of the paper's perceptrons and alternate in one process. A round is the
 paper's iteration of 600 batches, and discriminators learn from every second batch. The bare loop
 trains one pair per cell with torch.optim.Adam on images in memory, without selection, exchange,
-mixture and record; a round of remuda has everything but the record. Images are random; the time
+mixture or record; a round of remuda has everything but the record. Images are random; the time
 does not depend on them. The script prints cell-minibatches per second and the ratio, remuda's over
 the bare loop's. Expect about 0.98; the goal is at least 0.95.
 """
@@ -14,6 +14,7 @@ the bare loop's. Expect about 0.98; the goal is at least 0.95.
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 
 import torch
 from torch.nn.functional import softplus
@@ -24,10 +25,10 @@ from remuda.engines import Stacked
 from remuda.networks import MLP
 from remuda.strategies import Cellular
 
-SHAPE = (1, 28, 28)
+SHAPE = (1, 28, 28)  # channels, height, width
 
 
-def bare_loop(images: torch.Tensor, cells: int, batch: int):
+def bare_loop(images: torch.Tensor, cells: int, batch: int) -> Callable[[int], None]:
     """Return a function that trains the pair of every cell over a number of batches."""
     networks = MLP()
     pairs = []
@@ -60,7 +61,7 @@ def bare_loop(images: torch.Tensor, cells: int, batch: int):
     return train
 
 
-def remuda_loop(dataset: Dataset, options: argparse.Namespace):
+def remuda_loop(dataset: Dataset, options: argparse.Namespace) -> Callable[[int], None]:
     """Return a function that trains one whole round of the strategy cellular."""
     strategy = Cellular(
         height=options.height, width=options.width, batch_size=options.batch, skip_discriminator=1
@@ -83,6 +84,7 @@ def remuda_loop(dataset: Dataset, options: argparse.Namespace):
 
 
 def main() -> None:
+    """Time both loops and print their speeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     defaults = {"height": 2, "width": 2, "batch": 100, "batches": 600, "rounds": 5}
     for name, default in defaults.items():

@@ -18,12 +18,14 @@ import torch
 
 from remuda.cluster import launch
 from remuda.config import EngineConfig
-from remuda.engines import MPIEngine, Stacked
+from remuda.engines import Communicator, Engine, MPIEngine, Stacked
 
 WARM_UP = 10  # iterations
 
 
-def time_iterations(engine, communicator, options) -> list[float]:
+def time_iterations(
+    engine: Engine, communicator: Communicator, options: argparse.Namespace
+) -> list[float]:
     """Return the seconds of each iteration."""
     rows = torch.randn(options.members, 2, options.batch, *options.shape)
     feedback = engine.create(lambda member: torch.randn(options.batch, *options.shape))
@@ -38,6 +40,7 @@ def time_iterations(engine, communicator, options) -> list[float]:
 
 
 def main() -> None:
+    """Time the iterations on ranks and on one process, and print both at rank 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--batch", type=int, default=10)
@@ -51,7 +54,8 @@ def main() -> None:
             "stacked": Stacked(options.members),
         }
         for name, engine in engines.items():
-            times = [1e3 * each for each in time_iterations(engine, communicator, options)]
+            seconds = time_iterations(engine, communicator, options)
+            times = [1e3 * each for each in seconds]
             if communicator.is_root:
                 median, best = statistics.median(times), min(times)
                 print(f"{name}: median {median:.3f} ms, best {best:.3f} ms")

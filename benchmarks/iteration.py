@@ -15,19 +15,24 @@ batches, which MD-GAN generates twice, and eight passes through each discriminat
 
 import argparse
 import time
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from remuda.data.batches import Batches
 from remuda.data.datasets import Dataset
 from remuda.engines import Metered, Stacked
+from remuda.gan import GAN
 from remuda.networks import NETWORKS
-from remuda.strategies import STRATEGIES
+from remuda.strategies import STRATEGIES, Strategy
 
 FLOPS = 790e12  # operations per second
+IMAGES = 1000  # per member
 
 
-def multiplications(module, *inputs) -> int:
+def multiplications(module: Module, *inputs: Tensor) -> int:
     """Count the multiplications of a forward pass.
 
     A dense layer uses each weight once per image, a convolution once per pixel of its output, and
@@ -35,7 +40,7 @@ def multiplications(module, *inputs) -> int:
     """
     total = 0
 
-    def count(layer, given, out):
+    def count(layer: Module, given: tuple[Tensor, ...], out: Tensor) -> None:
         nonlocal total
         if isinstance(layer, torch.nn.ConvTranspose2d):
             total += given[0].numel() * layer.weight[0].numel()
@@ -51,7 +56,7 @@ def multiplications(module, *inputs) -> int:
     return total
 
 
-def floor(strategy, gan, members, batch) -> float:
+def floor(strategy: Strategy, gan: GAN, members: int, batch: int) -> float:
     """Return the milliseconds that the arithmetic of an update takes at least."""
     labels = torch.zeros(batch, dtype=torch.int64)
     noise, images = torch.zeros(batch, gan.networks.latent), torch.zeros(batch, *gan.shape)
@@ -63,17 +68,19 @@ def floor(strategy, gan, members, batch) -> float:
     return 2 * products / FLOPS * 1e3
 
 
-def prepare(name, options, device):
+def prepare(
+    name: str, options: argparse.Namespace, device: str
+) -> tuple[Callable[[int], None], float]:
     """Return a function that trains one round, and the floor of an update."""
     shape, members = tuple(options.shape), options.members
     strategy = STRATEGIES[name](batch_size=options.batch, steps_per_round=options.steps)
     context = strategy.prepare(NETWORKS[options.networks](), shape, 10, seed=0)
     compiled = device == "cuda" and not options.eager
     engine = Metered(Stacked(members, device, compile=compiled))
-    count = 1000
-    images = torch.randint(0, 256, (members * count, *shape), dtype=torch.uint8)
-    data = Dataset("noise", images, torch.arange(members * count) % 10, tuple(map(str, range(10))))
-    shares = list(torch.arange(members * count).reshape(members, count))
+    images = torch.randint(0, 256, (members * IMAGES, *shape), dtype=torch.uint8)
+    labels = torch.arange(members * IMAGES) % 10
+    data = Dataset("noise", images, labels, tuple(map(str, range(10))))
+    shares = list(torch.arange(members * IMAGES).reshape(members, IMAGES))
     batches = Batches(
         data, shares, members=engine.members, batch_size=options.batch, seed=0, device=device
     )
@@ -89,6 +96,7 @@ def prepare(name, options, device):
 
 
 def main() -> None:
+    """Time the strategies in turn, and print the best time per update next to its floor."""
     names = ["md-gan", "fl-gan", "class-parallel"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", default="acgan-mlp", choices=NETWORKS)

@@ -14,7 +14,8 @@ from remuda.networks import MLP
 from remuda.strategies import ClassParallel
 from remuda.tensors import random
 
-SEED, ROUNDS, STEPS, BATCH = 0, 5, 20, 32
+SEED, ROUNDS = 0, 5
+STEPS, BATCH = 20, 32  # steps per round, images per batch
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
 config = DataConfig(name="digits", partition="class")

@@ -17,6 +17,8 @@ from remuda.tensors import trees
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Strategy):
+    """Train pairs, and average each with its neighbours from time to time."""
+
     mix_every: int = 2  # rounds between two averages, >= 1
     partitions: ClassVar[tuple[str, ...]] = ("iid", "dirichlet", "subset")
 

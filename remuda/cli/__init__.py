@@ -33,6 +33,9 @@ __all__ = ["app", "main"]
 __getattr__, __dir__ = lazy_exports(__name__, {"commands": ["app"]})
 
 
+IMPORT_RETRY = 0.05  # seconds until a signal that arrived during an import is sent again
+
+
 def main() -> None:
     """Run a command; an error that the user can fix becomes one sentence and status 2."""
     # Ranks handle these signals once they are connected. While a rank still loads, a signal simply
@@ -43,7 +46,7 @@ def main() -> None:
             signal.signal(number, stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may not know the arrow of a table
+            stream.reconfigure(errors="replace")  # a terminal may lack a table's arrows
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _WarningLines(warnings.showwarning)
@@ -68,8 +71,9 @@ def main() -> None:
 class _Stop:
     """Raise KeyboardInterrupt for the first signal and ignore the following ones.
 
-    Time limits often send several; a second one would cut off what the first one saves. While a
-    module is being imported the signal waits, because libraries swallow exceptions there.
+    Batch systems often send several signals at a time limit; a second one would interrupt the
+    saving that the first one starts. During an import the signal is sent again later, because
+    libraries swallow exceptions there.
     """
 
     def __init__(self):
@@ -78,9 +82,9 @@ class _Stop:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.is_requested = True
         if _is_importing(frame):
-            again = threading.Timer(0.05, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+            timer = threading.Timer(IMPORT_RETRY, os.kill, (os.getpid(), number))
+            timer.daemon = True
+            timer.start()
             return
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
@@ -110,7 +114,7 @@ def _run() -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except Exception as error:
-        # typer brings its own copy of click, or uses the installed one: its errors have two homes.
+        # typer has its own copy of click or uses the installed one, so the errors' class varies.
         if not hasattr(error, "format_message"):
             raise
         raise UserError(_usage_error(error)) from None

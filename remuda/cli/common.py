@@ -1,4 +1,4 @@
-"""What all commands share: the application, its console, and arguments with the same meaning."""
+"""The parts that all commands share: the application, its console, and common arguments."""
 
 import os
 import sys
@@ -26,13 +26,13 @@ app = typer.Typer(
 
 
 def _new_console() -> Console:
-    """Return the console of this process; of several ranks only the first one prints."""
+    """Return the console of this process; if it is one of several ranks, only rank 0 prints."""
     this = rank_from_environment()
     return Console(
         quiet=this.rank > 0,
-        # A launcher may show its ranks a terminal that is none.
+        # A launcher may connect its ranks to something that only looks like a terminal.
         force_terminal=False if this.num_ranks > 1 else None,
-        # Files and pipes have room for a whole table.
+        # Files and pipes have no width, so leave room for a whole table.
         width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200,
     )
 
@@ -85,13 +85,13 @@ def new_progress() -> "Progress":
 
 
 def assignments(flags: dict[str, object]) -> list[str]:
-    """Return the flags that were given as --set takes them."""
+    """Return the flags that were given, in the form that --set takes."""
     return [f"{key}={_as_toml(value)}" for key, value in flags.items() if value is not None]
 
 
 def _as_toml(value: object) -> str:
     if isinstance(value, int):
         return str(value)
-    # Quoted, so that a text of digits stays a text.
+    # Quotes keep a text of digits from becoming a number.
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -12,7 +12,7 @@ def complete_recipe(incomplete: str) -> list[str]:
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Return the run folders that start with the text typed so far, also those in ./runs."""
+    """Return the run folders that start with the text typed so far, including those in ./runs."""
     configs = [*Path("runs").glob("*/config.toml"), *_folder(incomplete).glob("*/config.toml")]
     folders = sorted({str(path.parent) for path in configs})
     return [name for name in folders if name.startswith(incomplete)]

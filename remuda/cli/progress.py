@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -65,7 +65,7 @@ class Bar(Progress):
     def note(self, text: str) -> None:
         self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.bar.__enter__()
         return self
 

@@ -98,7 +98,7 @@ def show_comparison(
 
     comparison = compare.compare(runs, t)
     table = comparison.render(form)
-    if form == "csv":  # has no place for notes, and they must not be overlooked
+    if form == "csv":  # CSV has no place for notes
         typer.echo("\n".join(comparison.notes), err=True)
     if out is None:
         typer.echo(table, nl=False)
@@ -119,7 +119,7 @@ def write_report(run: RunFolder) -> None:
 def show_status(
     run: RunFolder,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Update every second until the run or Ctrl-C ends it.")
+        bool, typer.Option("--watch", help="Update every second until the run ends.")
     ] = False,
 ) -> None:
     """Show how a run is doing: state, speed, time left, losses, and every rank."""

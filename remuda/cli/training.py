@@ -106,7 +106,7 @@ def repeat_recipe(
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Train a recipe with several seeds and compare the runs; resumes where it was stopped."""
+    """Train a recipe with several seeds and compare the runs; run it again to resume."""
     from remuda import recipes
     from remuda.experiments.repeats import repeat
     from remuda.reports.compare import compare
@@ -150,7 +150,7 @@ def show_expectations(
 def show_scaling(
     recipe: Recipe,
     ranks: Annotated[
-        str, typer.Option(metavar="1,A,B", help="Numbers of ranks, 1 among them.")
+        str, typer.Option(metavar="1,A,B", help="Numbers of ranks; 1 must be one of them.")
     ] = "1,2",
     strong: Annotated[
         bool, typer.Option("--strong", help="The same herd on more ranks; the default.")

@@ -15,7 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from remuda.system.processes import Process
 
@@ -26,7 +26,7 @@ MAX_LINE = 1 << 20  # bytes
 
 
 class Heartbeat(ABC):
-    """Report what this process is doing, from a thread; a context around the training."""
+    """Report from a thread what this process is doing; use it as a context around the training."""
 
     def __init__(self, rank: int, members: Sequence[int], interval: float):
         self.interval, self.error = interval, None
@@ -49,7 +49,7 @@ class Heartbeat(ABC):
     def warn(self, text: str) -> None:
         """Tell the user about a problem that does not stop the training."""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop, self.stop = self._runner.get_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run_thread, name="heartbeats", daemon=True)
@@ -92,7 +92,7 @@ class HeartbeatSender(Heartbeat):
     ):
         super().__init__(rank, members, interval)
         self.address, self.token = address, token
-        self.process, self.processes = process, processes  # this one, and those of all ranks
+        self.process, self.processes = process, processes  # this process, and those of all ranks
 
     def warn(self, text: str) -> None:
         rank, host = self.current["rank"], self.process.host

@@ -14,8 +14,9 @@ from remuda.engines import ENGINES, Communicator
 from remuda.engines.mpi.engine import missing
 from remuda.errors import Interrupted, UserError, resume_command
 from remuda.system.signals import STOP_SIGNALS
+from remuda.system.text import count
 
-# A second signal sooner than this many seconds after the first one is taken for the same request.
+# A second signal sooner than this many seconds after the first one counts as the same request.
 SECOND_SIGNAL_AFTER = 10.0
 ATTEMPTS = 3  # to start the ranks
 
@@ -23,7 +24,7 @@ ATTEMPTS = 3  # to start the ranks
 def num_to_start(engine: EngineConfig) -> int:
     """Return how many ranks this process has to start; 0 if none, or if it is a rank itself.
 
-    That is engine.ranks, or the number of tasks of the batch job.
+    The number is engine.ranks, or else the number of tasks of the batch job.
     """
     if not ENGINES[engine.name].spans_processes or rank_from_environment().num_ranks > 1:
         return 0
@@ -44,12 +45,13 @@ def join(engine: EngineConfig) -> Communicator:
 def _check_ranks(requested: int, started: int, joined: int) -> None:
     if started != joined:
         raise UserError(
-            f"{started} ranks were started, but mpi4py's MPI library sees {joined}: use the mpirun "
-            "of the library that mpi4py was built with, or srun --mpi=pmix"
+            f"the launcher started {count(started, 'rank')}, but mpi4py's MPI library sees "
+            f"{joined}: use the mpirun of the library that mpi4py was built with, or "
+            "srun --mpi=pmix"
         )
     if requested not in (0, joined):
         raise UserError(
-            f"engine.ranks={requested}, but {joined} ranks were started: start them with "
+            f"engine.ranks={requested}, but {count(joined, 'rank')} joined: start the ranks with "
             f"`remuda train --engine mpi --ranks {requested}` or `mpirun -n {requested}`, "
             "or leave engine.ranks at 0"
         )
@@ -94,7 +96,7 @@ def start(num_ranks: int, arguments: list[str], folder: Path, tell: Callable[[st
 
 
 def _explain(launcher: Launcher, status: int, folder: Path) -> None:
-    """Raise an error if the ranks ended in a way that they could not explain themselves."""
+    """Raise an error if the ranks ended without a message of their own."""
     if launcher.failed_to_start:
         raise UserError(
             f"MPI did not start on all ranks, {ATTEMPTS} times: run `remuda doctor` to find out why"
@@ -106,7 +108,7 @@ def _explain(launcher: Launcher, status: int, folder: Path) -> None:
             f"rank {rank} on {host} was ended by {cause}, and all others with it: "
             f"{next_step(folder)}"
         )
-    if status == 0:  # an mpirun that survives failures does not count them
+    if status == 0:  # an mpirun that survives failures returns 0 after them
         raise UserError(f"all ranks died: {next_step(folder)}")
     if not launcher.num_lines:
         raise UserError(

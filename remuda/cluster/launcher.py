@@ -34,8 +34,8 @@ class Launcher:
         self._is_rank_missing = False  # a rank died before MPI had started
         # If mpirun does not survive the loss of a rank, it ends the other ranks itself.
         self.survives_failures = "--with-ft" in command
-        # In its own session, so that Ctrl-C in a terminal reaches only this process: mpirun would
-        # kill the ranks.
+        # mpirun gets its own session, so that Ctrl-C in a terminal reaches only this process:
+        # mpirun would kill the ranks.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -93,9 +93,9 @@ class Launcher:
 
 
 def _count_ranks(pid: int) -> tuple[int, int]:
-    """Count mpirun's living ranks on this host, and return how many it means to start here.
+    """Return how many of mpirun's ranks live on this host, and how many it means to start here.
 
-    The living ranks know the second number; it is 0 if there is none of them.
+    The second number comes from the environment of a living rank; it is 0 if none lives.
     """
     alive, expected = 0, 0
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -109,7 +109,7 @@ def _count_ranks(pid: int) -> tuple[int, int]:
 
 
 def _end_with_parent() -> None:
-    """Have Linux end mpirun, and so the ranks, when the command that started it is killed."""
+    """Make Linux end mpirun, and so the ranks, when the command that started it is killed."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)

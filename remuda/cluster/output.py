@@ -1,4 +1,4 @@
-"""Read what mpirun and its ranks write to stderr, and drop what the user need not see.
+"""Read what mpirun and its ranks write to stderr, and drop what does not help the user.
 
 Ranks mark their progress with single bytes (remuda.cluster.markers). mpirun and Open MPI comment on
 every rank that exits or dies; remuda reports these events itself, in one sentence.
@@ -45,8 +45,8 @@ class Output:
         self.command_succeeded = False  # on at least one rank
         self.mpirun_failed = False  # before it started any rank
         self.deaths: list[Death] = []
-        # Blank lines to drop: they belong to remarks, or to markers that were parted from theirs.
-        # Ranks write them in any order.
+        # Blank lines to drop: they belong to remarks, or to markers whose newline comes later,
+        # because several ranks write at once.
         self._num_blank = 0
 
     def lines(self, chunks: Iterable[bytes]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Run a remuda command on one rank: ``python -m mpi4py -m remuda.cluster.rank train ...``.
 
 MPI is started before anything that takes long to load, because only MPI notices that a rank has
-died. If a rank dies even earlier, the others hang in MPI's own start until a time limit ends them.
+died. If a rank dies even earlier, the others hang while MPI starts, until a time limit ends them.
 
 The rank tells the launcher (remuda.cluster.markers) that MPI has started, and that its command has
 succeeded.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from remuda.cluster.markers import COMMAND_SUCCEEDED, MPI_STARTED
 
-START_TIMEOUT = 120  # seconds until a rank gives up that waits for the others in MPI's start
+START_TIMEOUT = 120  # seconds that a rank waits for the others while MPI starts
 
 
 def start_mpi() -> None:
@@ -29,7 +29,7 @@ def start_mpi() -> None:
 
 
 def run_command() -> int | str | None:
-    """Run ``remuda`` with this process's arguments and return what it would exit with."""
+    """Run ``remuda`` with this process's arguments and return its exit status or message."""
     try:
         runpy.run_module("remuda", run_name="__main__", alter_sys=True)
     except SystemExit as end:

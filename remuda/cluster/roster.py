@@ -27,6 +27,7 @@ class RankStatus:
 
     @property
     def name(self) -> str:
+        """The rank, host and process, for messages."""
         return f"rank {self.rank} on {self.process.host} (process {self.process.pid})"
 
     def describe(self) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class Roster:
             status.contact = GONE
 
     def advance(self, seconds: float) -> list[RankStatus]:
-        """Move the clock; return the ranks that have just become lost and must be killed."""
+        """Advance the clock; return the ranks that now count as lost and must be killed."""
         lost = []
         for status in self.ranks.values():
             if status.state == FINISHED:

@@ -1,4 +1,4 @@
-"""Old names of settings, which still work for one version and give a warning."""
+"""Old names of settings, which still work for one version but cause a warning."""
 
 import warnings
 from typing import Any
@@ -24,7 +24,7 @@ def current_names(values: dict[str, Any]) -> dict[str, Any]:
         if new_key in table:
             raise UserError(f"{old} is the old name of {new}, and both are set: remove {old}")
         _warn(f"{old} is deprecated: use {new}")
-        # In place of the old key, so that the order of the table stays.
+        # The new key takes the position of the old one, so that the table keeps its order.
         result[section] = {new_key if k == old_key else k: v for k, v in table.items()}
     for path, renamed in DEPRECATED_VALUES.items():
         section, key = path.split(".")
@@ -37,5 +37,5 @@ def current_names(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warn(message: str) -> None:
-    # Always from this line: Python shows a warning once for each line and message.
+    # All warnings come from this line: Python shows each message once per line.
     warnings.warn(message, DeprecatedSetting, stacklevel=1)

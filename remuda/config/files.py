@@ -42,7 +42,7 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
         parts[section] = structure(section, classes[name], table, has_name=True)
     about, paper = values.get("about", ""), values.get("paper", {})
     if not isinstance(about, str) or not isinstance(paper, dict):
-        raise UserError("about must be a text and paper a table")
+        raise UserError("about must be text, and paper must be a table")
     return RunConfig(about=about, paper=paper, **parts)
 
 
@@ -70,7 +70,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"there is no file {path}") from None
+        raise UserError(f"cannot read {path}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from None
 
@@ -78,8 +78,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     """Return the values with every "section.key=value" applied.
 
-    A value is written as in TOML; anything else is taken as text. A new class in the sections
-    networks and strategy keeps those settings of the file that it knows.
+    A value that is not valid TOML is taken as text. If an assignment chooses another class in the
+    sections networks and strategy, settings that the new class does not have are dropped.
     """
     result = current_names(values)
     for section, given in current_names(_parse(assignments)).items():
@@ -93,7 +93,7 @@ def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
 
 
 def _parse(assignments: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the tables that assignments describe; the last one of a key counts."""
+    """Return the tables that assignments describe; the last assignment to a key wins."""
     tables: dict[str, dict[str, Any]] = {}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")

@@ -30,7 +30,7 @@ def structure(section: str, cls: type, table: dict[str, Any], *, has_name: bool 
 
 
 def unstructure(part: Any) -> dict[str, Any]:
-    """Return the table of a section, every setting written out."""
+    """Return the table of a section with every setting written out."""
     return _converter.unstructure(part)
 
 
@@ -113,7 +113,7 @@ _converter = cattrs.Converter(forbid_extra_keys=True)
 _converter.register_structure_hook(int, _strict("a whole number", int))
 _converter.register_structure_hook(float, _strict("a number", int, float))
 _converter.register_structure_hook(bool, _strict("true or false", bool))
-_converter.register_structure_hook(str, _strict("a text", str))
+_converter.register_structure_hook(str, _strict("text", str))
 _converter.register_structure_hook_func(_is_several, _several)
 _converter.register_structure_hook_func(_is_literal, _literal)
 _converter.register_structure_hook_func(_is_number_or_word, _number_or_word)

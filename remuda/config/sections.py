@@ -35,7 +35,7 @@ class EngineConfig:
     # loop: members one after the other (auto on a CPU); vmap: as one batch (auto on a GPU)
     layout: Literal["auto", "loop", "vmap"] = "auto"
     compile: bool = True  # on a GPU: compile the herd's step and replay it from a CUDA graph
-    # of matrix products; auto: bf16 if compiled on a GPU
+    # precision of matrix products; auto: bf16 if compiled on a GPU
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
     chunk: int = 0  # members stacked at a time; 0 = all, or fewer if memory is short
     # on a GPU: use only algorithms that repeat to the bit, so that resume is exact there too
@@ -78,7 +78,7 @@ class LoopConfig:
 
     rounds: int = 10  # rounds to train, >= 1
     members: int = 0  # size of the population; 0 = what the strategy and the data suggest
-    seed: int = 0  # of every random draw
+    seed: int = 0  # seeds every random draw
     checkpoint_every: int = 10  # rounds between checkpoints, >= 1; the last round always gets one
     keep_checkpoints: int = 3  # newest checkpoints to keep, >= 1
     sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one
@@ -98,12 +98,12 @@ class LoopConfig:
         if self.lost and not (self.members and set(self.lost) <= set(known)):
             raise UserError(
                 f"run.lost={list(self.lost)} does not fit run.members={self.members}: run.members "
-                "counts the members that are left, and every number in run.lost is below that of "
-                "members and lost members together"
+                "counts the members that are left, and every number in run.lost must be below "
+                "the sum of both counts"
             )
 
     def member_ids(self, num_members: int) -> list[int]:
-        """Return the members' numbers from before any member was lost; their data follow them."""
+        """Return the members' original numbers, which do not change when others are lost."""
         return [i for i in range(num_members + len(self.lost)) if i not in self.lost]
 
 

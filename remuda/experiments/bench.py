@@ -13,7 +13,7 @@ from remuda.system.text import Notify, duration, ignore
 from remuda.training.assemble import assemble, pytorch_settings
 from remuda.training.herd import Herd
 
-REPEATS = 3  # timed stretches, whose median counts; the first stretch compiles and is not one
+REPEATS = 3  # timed stretches; the median counts. One more comes first, to compile
 
 
 @dataclass(frozen=True)

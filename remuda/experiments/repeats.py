@@ -11,7 +11,7 @@ from remuda.engines import ENGINES
 from remuda.errors import UserError
 from remuda.record import Reader, Record
 from remuda.reports.compare.groups import settings
-from remuda.training.progress import Progress, Silent
+from remuda.training.progress import Progress
 from remuda.training.run import Interrupted, resume, run
 
 
@@ -37,7 +37,7 @@ def repeat(
     out: str | Path,
     num_seeds: int,
     first_seed: int = 0,
-    progress: Callable[[], Progress] = Silent,
+    progress: Callable[[], Progress] = Progress,
 ) -> Repeats:
     """Train with seeds first_seed, first_seed + 1, ... into OUT/seed-000, OUT/seed-001, ...
 
@@ -57,7 +57,7 @@ def repeat(
             "train with --seed for each seed"
         )
     plan = _plan(config, Path(out), range(first_seed, first_seed + num_seeds))
-    for folder, wanted in plan.items():  # before hours are spent on the others
+    for folder, wanted in plan.items():  # check all before hours of training
         _refuse_another_run(folder, wanted)
     repeats = Repeats()
     for folder, wanted in plan.items():

@@ -19,7 +19,7 @@ from remuda.strategies import Context, Strategy
 from remuda.system.devices import find_device
 from remuda.system.memory import available_bytes
 from remuda.system.pytorch import tf32
-from remuda.system.text import Notify, ignore
+from remuda.system.text import Notify, count, ignore
 from remuda.tensors import random, trees
 
 # Images generated at once, by device; this limits memory and does not change any image.
@@ -36,7 +36,7 @@ class Model:
     context: Context
     state: Any
     facts: DataFacts
-    num_labels: int  # labels that it can be asked for; 0 if it does not know labels
+    num_labels: int  # labels that ``sample`` accepts; 0 if the model does not know labels
     round: int
 
     def sample(self, n: int, labels: Labels = None, seed: int = 0) -> Tensor:
@@ -121,7 +121,8 @@ class Model:
         numbers = torch.tensor([self.label_number(label) for label in labels])
         if len(numbers) != n:
             raise UserError(
-                f"{len(numbers)} labels were given for {n} samples: pass one label per sample"
+                f"got {count(len(numbers), 'label')} for {count(n, 'sample')}: pass one label per "
+                "sample"
             )
         return numbers
 
@@ -132,7 +133,7 @@ def load(
     device: str = "cpu",
     notify: Notify = ignore,
 ) -> Model:
-    """Load a run's model from its newest intact checkpoint, or from that of a round.
+    """Load a run's model from its newest intact checkpoint, or from the checkpoint of a round.
 
     ``notify`` receives a message about each damaged checkpoint that is skipped.
     """

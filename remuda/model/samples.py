@@ -9,7 +9,7 @@ from remuda.errors import UserError
 from remuda.model.model import Model
 from remuda.model.pictures import save_grid, to_picture
 
-COLUMNS = 8
+COLUMNS = 8  # images per row of a grid
 MAX_GRID_ROWS = 20  # labels shown in a run's sample grids
 
 

@@ -28,7 +28,7 @@ def score(
     notify: Notify = ignore,
     **settings: Any,
 ) -> list[Value]:
-    """Score a run's newest checkpoint, or that of a round, and record the values.
+    """Score a run's newest checkpoint, or the one of a round, and record the values.
 
     ``settings`` are those of ``ScoreConfig`` and replace the run's own; ``data`` is a folder with
     the data sets' files; ``notify`` receives messages about long work and missing scores.

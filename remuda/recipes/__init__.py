@@ -26,7 +26,7 @@ def read(name_or_file: str) -> tuple[str, dict[str, Any]]:
         nearest = difflib.get_close_matches(name_or_file, names(), n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]}?" if nearest else "see remuda list"
         raise UserError(
-            f"there is no recipe {name_or_file!r}; {hint} (a file's name must end in .toml)"
+            f"unknown recipe {name_or_file!r}; {hint} (a file's name must end in .toml)"
         )
     return name_or_file, read_toml(FOLDER / f"{name_or_file}.toml")
 

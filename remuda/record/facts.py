@@ -1,4 +1,4 @@
-"""Facts about the training data, which outlive the data."""
+"""Facts about the training data, which a run keeps so that a model works without the data."""
 
 from dataclasses import dataclass
 from typing import Any

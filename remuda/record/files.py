@@ -10,7 +10,7 @@ from remuda.errors import UserError
 
 Line = dict[str, Any]  # one JSON object
 
-LAST_BYTES = 1 << 18  # read from a file's end at first
+LAST_BYTES = 1 << 18  # bytes read from a file's end at first
 
 _REMEDIES = {
     "environment.json": "remove it; training does not need it",
@@ -60,7 +60,7 @@ def read_last_lines(
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
-    """Yield all lines but a last one that a kill has torn; a missing file has no lines."""
+    """Yield the complete lines; skip a last line that a kill cut off. A missing file has none."""
     if path.exists():
         with path.open("rb") as file:
             yield from (line for line in file if line.endswith(b"\n"))
@@ -74,7 +74,7 @@ def _last_complete_lines(path: Path, count: int, num_bytes: int) -> list[bytes]:
         while True:
             start = max(0, size - num_bytes)
             file.seek(start)
-            # The first piece may be the end of a line, the last one is torn or empty.
+            # The first piece may be the end of a line; the last piece is cut off or empty.
             lines = file.read(size - start).split(b"\n")[1 if start else 0 : -1]
             if len(lines) >= count or start == 0:
                 return lines[-count:]
@@ -95,12 +95,12 @@ def _parse_line(path: Path, text: bytes, place: str, parse: Callable[[Line], Any
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a finite number."""
+    """Return whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def require(line: Line, name: str, is_valid: Callable[[Any], bool]) -> None:
-    """Raise TypeError if a line lacks a field, or has an invalid value there."""
+    """Raise TypeError if a field of a line is missing or has an invalid value."""
     if name not in line:
         raise TypeError(f"{name} is missing")
     if not is_valid(line[name]):
@@ -108,4 +108,5 @@ def require(line: Line, name: str, is_valid: Callable[[Any], bool]) -> None:
 
 
 def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)

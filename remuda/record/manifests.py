@@ -14,10 +14,12 @@ from typing import NamedTuple
 from remuda.errors import UserError
 
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"
-FORMAT = 2
+FORMAT = 2  # version of the files; older ones are not read
 
 
 class Checkpoint(NamedTuple):
+    """The folder with the state after a round."""
+
     round: int
     folder: Path
 
@@ -57,7 +59,9 @@ def find(folder: Path, t: int) -> Checkpoint:
     known = list_all(folder)
     candidates = [checkpoint for checkpoint in known if checkpoint.round == t]
     if not known:
-        raise UserError(f"{folder} has no checkpoint of round {t}, it is empty: resume the run")
+        raise UserError(
+            f"{folder} has no checkpoint of round {t}, because it is empty: resume the run"
+        )
     if not candidates:
         rounds = ", ".join(dict.fromkeys(str(checkpoint.round) for checkpoint in known))
         raise UserError(f"{folder} has no checkpoint of round {t}: choose one of {rounds}")

@@ -22,7 +22,7 @@ OLD_FAILURES = "losses.jsonl"  # its name in older run folders
 
 
 class Reader:
-    """The content of one run folder. Every call reads the files again, nothing is cached."""
+    """The content of one run folder. Every call reads the files again; nothing is cached."""
 
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
@@ -32,7 +32,7 @@ class Reader:
         """Return the reader of a folder that is a run, and raise for any other folder."""
         if not (Path(folder) / "config.toml").is_file():
             raise UserError(
-                f"{folder} is not a run of remuda, it has no config.toml: "
+                f"{folder} is not a run of remuda, because it has no config.toml: "
                 "remuda list shows the runs in ./runs"
             )
         return cls(Path(folder))
@@ -70,6 +70,7 @@ class Reader:
 
     @property
     def has_facts(self) -> bool:
+        """Whether data.json exists."""
         return (self.folder / "data.json").exists()
 
     def environments(self) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ class Reader:
     # Lines
 
     def iterate_rounds(self) -> Iterator[Line]:
-        """Yield the lines of rounds.jsonl one at a time; a torn last line is left out."""
+        """Yield the lines of rounds.jsonl one at a time; skip a last line that a kill cut off."""
         return files.read_lines(self.folder / "rounds.jsonl", parse_round)
 
     def rounds(self) -> list[Line]:
@@ -93,7 +94,10 @@ class Reader:
         return list(self.iterate_rounds())
 
     def last_rounds(self, count: int) -> list[Line]:
-        """Return at most ``count`` last lines of rounds.jsonl, and read only the file's end."""
+        """Return the last ``count`` lines of rounds.jsonl, or all if it has fewer.
+
+        Only the end of the file is read.
+        """
         return files.read_last_lines(self.folder / "rounds.jsonl", count, parse_round)
 
     def num_rounds(self) -> int:
@@ -111,7 +115,7 @@ class Reader:
         return sorted(found.values(), key=lambda score: score.round)
 
     def has_scores(self, t: int) -> bool:
-        """Whether round t has been scored."""
+        """Return whether round t has been scored."""
         return any(score.round == t for score in self.scores())
 
     def failures(self) -> list[Line]:
@@ -122,6 +126,7 @@ class Reader:
     # Pictures and checkpoints
 
     def sample_path(self, t: int) -> Path:
+        """Return the path of the sample grid of round t, which may not exist yet."""
         return self.folder / "samples" / f"round-{t:06d}.png"
 
     def sample_grids(self) -> list[Path]:

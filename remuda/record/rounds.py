@@ -19,7 +19,7 @@ def parse_round(line: Line) -> Line:
 
 
 def is_metric(value: Any) -> bool:
-    """Whether a value is a metric: a list with one number per member."""
+    """Return whether a value is a metric: a list with one number per member."""
     return (
         isinstance(value, list)
         and len(value) > 0

@@ -1,4 +1,4 @@
-"""Write a run folder, which a stranger can read.
+"""Write a run folder in plain files that anyone can read.
 
 config.toml        every setting of the run
 data.json          facts about the data that a model needs: shape, classes, images per class
@@ -6,10 +6,10 @@ environment.json   versions, device, git revision; one entry for every start and
 rounds.jsonl       one JSON object per round
 scores.jsonl       one JSON object per score, with its protocol
 failures.jsonl     one JSON object for each time that ranks were lost
-status.json        the state of the run and of each rank; written every second
+status.json        the state of the run and of each rank; written about once a second
 samples/           grids from the same noise in every round
 checkpoints/       the state; see remuda.record.checkpoints
-index.html         a page that shows all this
+index.html         a page that shows the run
 """
 
 import fcntl
@@ -74,7 +74,7 @@ class Record(Reader):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Own the run, so that no second process writes it; raise if another process does."""
+        """Lock the run, so that only this process writes to it; raise if another one holds it."""
         with (self.folder / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,6 +96,7 @@ class Record(Reader):
             raise UserError(f"{self.folder / 'config.toml'}: {error}") from None
 
     def replace_config(self, run_config: RunConfig) -> None:
+        """Write all settings to config.toml."""
         disk.write_text(self.folder / "config.toml", config.to_toml(run_config))
 
     def expect(self, found: DataFacts, *, is_part: bool) -> None:
@@ -108,12 +109,14 @@ class Record(Reader):
             )
 
     def add_environment(self, environment: dict[str, Any]) -> None:
+        """Add the entry of a start or resume to environment.json."""
         entries = [*self.environments(), environment]
         disk.write_text(self.folder / "environment.json", json.dumps(entries, indent=1))
 
     # Lines
 
     def add_round(self, line: dict[str, Any]) -> None:
+        """Append a line to rounds.jsonl."""
         disk.append_lines(self.folder / "rounds.jsonl", [json.dumps(line)])
 
     def add_scores(self, t: int, values: Sequence[Value]) -> None:

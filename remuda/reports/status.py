@@ -22,10 +22,10 @@ from remuda.record.scores import Score
 from remuda.system.processes import Process
 from remuda.system.text import count, duration
 
-# status.json is written every second. A process of this machine is late after QUIET seconds; the
-# file of another machine may arrive late through a shared file system.
-QUIET = 5.0  # seconds
-STALE = 30.0  # seconds
+# A run writes status.json about once a second. From another machine, the file may arrive late
+# through a shared file system.
+QUIET = 5.0  # seconds without news after which a process on this machine is reported as blocked
+STALE = 30.0  # seconds without news after which a run on another machine counts as killed
 RECENT = 50  # rounds whose mean time predicts the time left
 
 

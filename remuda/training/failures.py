@@ -119,17 +119,17 @@ def meet(session: Session, training: Training) -> Training:
         assert training.recorder is not None
         last = max(reached.round, training.recorder.written)
     facts = [last, training.has_failures, heartbeat is not None]
-    told = session.communicator.all_gather(facts)
-    rounds = [t for t, _, _ in told]
+    gathered = session.communicator.all_gather(facts)
+    rounds = [t for t, _, _ in gathered]
     if reached is None or min(rounds) < 0:
         reached = None
     elif training.ahead is not None and training.ahead.round == max(rounds):
         reached = training.ahead
-    if not all(has_heartbeat for _, _, has_heartbeat in told):
+    if not all(has_heartbeat for _, _, has_heartbeat in gathered):
         session.heartbeats.close()
         heartbeat = None
     training = replace(training, reached=reached, heartbeat=heartbeat)
-    if any(has_failures for _, has_failures, _ in told):
+    if any(has_failures for _, has_failures, _ in gathered):
         return replace(training, phase=Phase.NOTE, has_failures=True)
     return replace(training, phase=next_phase(session, training))
 

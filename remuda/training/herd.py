@@ -97,7 +97,7 @@ class Herd:
 
     @property
     def _unmetered(self) -> Engine:
-        """The engine without the meter, because bookkeeping is no traffic of the algorithm."""
+        """The engine without the meter, because bookkeeping is not the algorithm's traffic."""
         return self.engine.engine
 
     def traffic(self) -> dict[str, int]:
@@ -106,7 +106,7 @@ class Herd:
         return {f"{verb} {direction}": number for (verb, direction), number in sent if number}
 
     def routines(self) -> dict[str, float]:
-        """Return the seconds of the last round's routines, if the strategy names some."""
+        """Return the seconds of the last round's routines; empty if the strategy names none."""
         return {name: round(seconds, 4) for name, seconds in self.engine.seconds.items()}
 
     def model(self, state: Any, t: int) -> Model:

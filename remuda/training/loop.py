@@ -1,6 +1,6 @@
 """The training loop, which is the same on every rank.
 
-Rounds are pure: state in, state out. So a round that a failure interrupts runs again from the
+Rounds are pure functions of the state, so a round that a failure interrupts runs again from the
 state with which it started. Every phase takes a ``Training`` value and returns a new one; a phase
 that fails leaves the old value unchanged.
 """

@@ -4,7 +4,7 @@ The command line's progress bar is in ``remuda.cli.progress``.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from remuda.errors import UserError
 
@@ -12,11 +12,11 @@ from remuda.errors import UserError
 class Progress:
     """Listen to a run. This class ignores everything; override the methods that you need.
 
-    A run enters it as a context, calls ``start`` once and ``round`` after every round.
+    A run enters the listener as a context, calls ``start`` once and ``round`` after every round.
     """
 
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
-        """Receive the run's folder, its last round, the round it starts after, and its size."""
+        """Receive the folder, the last round to train, the last trained round, and the size."""
 
     def round(self, line: dict[str, Any]) -> None:
         """Receive the line that a round adds to rounds.jsonl."""
@@ -24,13 +24,10 @@ class Progress:
     def note(self, text: str) -> None:
         """Receive a sentence for the user, at any time and from any thread."""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None: ...
-
-
-Silent = Progress
 
 
 class EventFiles(Progress):
@@ -81,7 +78,7 @@ class Several(Progress):
         for listener in self.listeners:
             listener.note(text)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         for listener in self.listeners:
             listener.__enter__()
         return self

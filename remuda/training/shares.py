@@ -1,4 +1,4 @@
-"""Divide the data among the members, and compare them with the data of the other ranks."""
+"""Divide the data among the members, and check that all ranks have data of the same kind."""
 
 from dataclasses import replace
 from typing import Any

@@ -50,7 +50,7 @@ class Result(NamedTuple):
     """The result of a round that is not recorded yet."""
 
     metrics: dict[str, Tensor]  # of the members hosted here
-    began: float  # the time at which it started
+    began: float  # the start of the round on time.perf_counter's clock
 
 
 class Start(NamedTuple):

@@ -193,7 +193,7 @@ def bad(tmp_path) -> dict[tuple, str]:
     digits = (*into, tmp_path / "never")
     return {
         ("train", "class-parallel-digts"): "did you mean class-parallel-digits",
-        ("train", tmp_path / "none.toml"): "there is no file",
+        ("train", tmp_path / "none.toml"): "no such file",
         (*digits, "--set", "strategy.batchsize=3"): "did you mean batch_size?",
         (*digits, "--set", "data.sise=3"): "did you mean size?",
         (*digits, "--set", "strategy.batch_size=none"): "expected a whole number, not 'none'",

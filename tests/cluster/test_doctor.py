@@ -85,7 +85,8 @@ def test_ranks_of_a_launcher_are_joined():
     result = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stdout + result.stderr
     found = lines_of(result.stdout)
-    assert found["job"][1] == "rank 0 of 3, which are joined" and found["ranks"][1] == "3 joined"
+    assert found["job"][1] == "rank 0 of 3; the test uses these ranks"
+    assert found["ranks"][1] == "3 joined"
     assert result.stdout.count("latency") == 1, "only one rank prints"
 
 
@@ -215,8 +216,8 @@ def test_an_answer_is_reported_in_words():
     assert lines == [
         "ok          MPI         Open MPI v4.1.2, MPI 3.1",
         "ok          threads     level multiple",
-        "missing     ULFM        Open MPI v4.1.2 has none, so the loss of a rank stops a run, "
-        "to be resumed: use Open MPI 5",
+        "missing     ULFM        Open MPI v4.1.2 lacks it, so a run stops when it loses a rank, "
+        "and you must resume it: use Open MPI 5",
         "missing     CUDA-aware  unknown: leave engine.cuda_aware=false; "
         "rows travel through the host's memory",
         "ok          ranks       4 started and joined in 3.3 s",

@@ -93,7 +93,7 @@ BAD = {
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
     "run must be a table of settings, not 3": {"run": 3},
     "engine.name='mpi5' is unknown: did you mean mpi?": {"engine": {"name": "mpi5"}},
-    "engine.name: expected a text, not 3": {"engine": {"name": 3}},
+    "engine.name: expected text, not 3": {"engine": {"name": 3}},
     "engine.ranks=2 requires MPI: add --engine mpi": {"engine": {"ranks": 2}},
     "the wasserstein loss needs a Lipschitz critic": {
         "strategy": {"loss": "wasserstein", "lipschitz": "none"}
@@ -123,7 +123,7 @@ def test_bad_assignments_get_one_sentence(assignment):
 
 
 def test_files_that_are_missing_or_broken(tmp_path):
-    with pytest.raises(UserError, match="there is no file"):
+    with pytest.raises(UserError, match="no such file"):
         recipes.read(str(tmp_path / "none.toml"))
     (tmp_path / "broken.toml").write_text("a = = 3")
     with pytest.raises(UserError, match="not valid TOML"):

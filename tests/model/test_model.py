@@ -74,7 +74,7 @@ def test_other_wrong_requests_are_errors(runs):
     model = remuda.load(runs / "herd")
     with pytest.raises(UserError, match="at least 1"):
         model.sample(0)
-    with pytest.raises(UserError, match="2 labels were given for 3"):
+    with pytest.raises(UserError, match="got 2 labels for 3"):
         model.sample(3, labels=[0, 1])
     with pytest.raises(UserError, match="does not know labels"):
         remuda.load(runs / "plain").sample(1, labels=0)

@@ -129,5 +129,5 @@ def test_a_damaged_file_is_named_with_cause_and_remedy(folder, name, content, me
 
 
 def test_other_folders_raise(tmp_path):
-    with pytest.raises(UserError, match=r"is not a run of remuda, it has no config\.toml"):
+    with pytest.raises(UserError, match=r"is not a run of remuda, because it has no config\.toml"):
         Reader.open(tmp_path)

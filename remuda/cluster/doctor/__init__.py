@@ -10,9 +10,9 @@ __all__ = ["examine", "trial"]
 
 
 def examine(num_ranks: int, tell: Callable[[str], None]) -> bool:
-    """Tell each finding as soon as it is known; return whether all that was asked for would work.
+    """Tell each finding as soon as it is known; return whether everything requested would work.
 
-    Training on one device is always asked for. Ranks are asked for if their number is given, or if
+    Training on one device is always requested. Ranks are requested if their number is given, or if
     a launcher or a batch job has several.
     """
     device_works = _tell(machine.findings(), tell)

@@ -17,17 +17,17 @@ BUILD = "pip install --no-binary mpi4py --force-reinstall --no-deps mpi4py"
 def job() -> Finding:
     """Report the ranks or the batch job that this process belongs to."""
     rank, num_ranks = rank_from_environment()
-    parts = [f"rank {rank} of {num_ranks}, which are joined"] if num_ranks > 1 else []
+    parts = [f"rank {rank} of {num_ranks}; the test uses these ranks"] if num_ranks > 1 else []
     if number := os.environ.get("SLURM_JOB_ID"):
         nodes = os.environ.get("SLURM_JOB_NUM_NODES", "?")
         tasks = os.environ.get("SLURM_NTASKS", "?")
         parts.append(f"Slurm job {number}, nodes: {nodes}, tasks: {tasks}")
-    none = "neither under mpirun nor in a Slurm job: ranks are started from here"
-    return Finding(OK, "job", "; ".join(parts) or none)
+    no_job = "neither under mpirun nor in a Slurm job: ranks are started from here"
+    return Finding(OK, "job", "; ".join(parts) or no_job)
 
 
 def mpi4py() -> Finding:
-    """Report whether mpi4py is installed; whether it works, only a rank can tell."""
+    """Report whether mpi4py is installed; only a rank can tell whether it works."""
     try:
         if importlib.util.find_spec("mpi4py") is not None:
             return Finding(OK, "mpi4py", importlib.metadata.version("mpi4py"))

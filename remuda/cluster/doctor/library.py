@@ -26,14 +26,14 @@ def abilities() -> dict[str, Any]:
 
 
 def ulfm() -> Literal["on", "off", "none"]:
-    """Return whether a run survives the loss of ranks; "off" if it would when started otherwise."""
+    """Return whether a run survives the loss of ranks; "off" if only the launcher prevents it."""
     if survives_failures():
         return "on"
     return "off" if has_ulfm() else "none"
 
 
 def is_cuda_aware() -> bool | None:
-    """Return whether MPI can send from a GPU's memory, or None if the library does not tell.
+    """Return whether MPI can send from a GPU's memory, or None if the library does not report it.
 
     The function is not part of the MPI standard, so mpi4py does not wrap it.
     """

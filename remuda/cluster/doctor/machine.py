@@ -84,7 +84,7 @@ def _compiler() -> Finding:
 
 def _memory(available: int | None) -> Finding:
     if available is None:
-        text = "this system does not tell how much is free; remuda works without it"
+        text = "this system does not report how much is free; remuda works without it"
         return Finding(MISSING, "memory", text)
     text = f"{available / GIB:.1f} GiB free"
     if available < LOW_MEMORY:

@@ -25,9 +25,9 @@ from remuda.system.devices import usable_cores
 from remuda.system.version import __version__
 
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
-NUM_SUMMED = 625_000  # float64, 5 MB
-NUM_SMALL, NUM_LARGE = 200, 10  # repetitions, of which the median counts
-TAG = 0
+NUM_SUMMED = 625_000  # float64 numbers, 5 MB
+NUM_SMALL, NUM_LARGE = 200, 10  # repetitions; the median counts
+TAG = 0  # of all messages
 
 
 def measure(num_ranks: int = 0) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _latency(communicator: Communicator, other: int) -> float:
 
 
 def _exchange(communicator: Communicator, other: int) -> float:
-    """Return the seconds in which two ranks send each other a large message at the same time."""
+    """Return the seconds that two ranks take to send each other a large message at once."""
     outgoing = torch.zeros(LARGE, dtype=torch.uint8)
     incoming = torch.empty(LARGE, dtype=torch.uint8)
     partner = {0: other, other: 0}.get(communicator.rank)

@@ -29,7 +29,7 @@ def _ulfm(state: str, library: str) -> Finding:
     if state == "off":
         text = "off in these ranks: start them with mpirun --with-ft ulfm, as remuda does"
     else:
-        text = f"{library} has none, so the loss of a rank stops a run, to be resumed: "
+        text = f"{library} lacks it, so a run stops when it loses a rank, and you must resume it: "
         text += "use Open MPI 5"
     return Finding(MISSING, "ULFM", text)
 

@@ -36,10 +36,12 @@ class Measured:
 
     @property
     def median(self) -> float:
+        """Seconds of the median round."""
         return statistics.median(self.seconds)
 
     @property
     def best(self) -> float:
+        """Seconds of the fastest round."""
         return min(self.seconds)
 
     @property
@@ -49,6 +51,7 @@ class Measured:
 
     @property
     def bytes(self) -> float:
+        """Bytes that a round sends, by all verbs together."""
         return sum(self.traffic.values())
 
 
@@ -65,7 +68,7 @@ def measure(
     plan = {
         case.ranks: [out / f"{case.ranks}-ranks-{i + 1}" for i in range(repeats)] for case in cases
     }
-    for case in cases:  # before hours are spent on the others
+    for case in cases:  # check all before hours of training
         for folder in plan[case.ranks]:
             _refuse_another_run(folder, case)
     load = None
@@ -115,12 +118,15 @@ def _refuse_another_run(folder: Path, case: Case) -> None:
     if not folder.exists():
         return
     is_run = (folder / "config.toml").exists()
-    if not is_run or Record.open(folder).config != case.config:
+    if not is_run:
+        raise UserError(f"{folder} is not a run: choose another --out")
+    if Record.open(folder).config != case.config:
         raise UserError(f"{folder} holds a run with other settings: choose another --out")
 
 
 def _train(case: Case, folder: Path, notify: Notify) -> None:
-    if folder.exists():  # an interrupted run: with a resume its times would be those of two starts
+    if folder.exists():
+        # The run was interrupted. Resumed, its rounds would include a second start.
         shutil.rmtree(folder)
     settings = folder.parent / f"{case.ranks}-ranks.toml"
     folder.parent.mkdir(parents=True, exist_ok=True)

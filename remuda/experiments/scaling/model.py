@@ -37,8 +37,9 @@ class Costs:
 
     member: float  # seconds of one member, including its draws and its share of local copies
     server: float  # seconds
-    calls: Mapping[str, float]  # of each verb
-    row_bytes: Mapping[str, float]  # one member sends or receives by each verb; take: per row taken
+    calls: Mapping[str, float]  # number of calls of each verb
+    # bytes that one member sends or receives in each verb; for take: bytes of each row taken
+    row_bytes: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
+        """The predicted seconds of a round."""
         return self.work + sum(self.messages.values())
 
 

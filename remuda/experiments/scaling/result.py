@@ -15,7 +15,7 @@ PREDICTED_RANKS = [10, 30, 100, 300, 1000]
 
 @dataclass(frozen=True)
 class Scaling:
-    """The measured rounds of a recipe, and all that predictions for more ranks need."""
+    """The measured rounds of a recipe, and everything that predictions for more ranks need."""
 
     name: str  # of the recipe
     weak: bool
@@ -26,6 +26,7 @@ class Scaling:
 
     @property
     def kind(self) -> str:
+        """The kind of scaling, weak or strong."""
         return "weak" if self.weak else "strong"
 
     def efficiency(self, seconds: float, ranks: int, one_rank: float) -> float:
@@ -37,7 +38,7 @@ class Scaling:
         return speedup if self.weak else speedup / ranks
 
     def predictions(self, ranks: list[int]) -> list[Prediction]:
-        """Return what the cost model says of these numbers of ranks."""
+        """Return the cost model's predictions for these numbers of ranks."""
         return predict_all(self.config, self.measured[0], self.link, ranks, self.weak)
 
     def predicted(self) -> list[Prediction]:

@@ -63,7 +63,8 @@ def draw(setting: Setting, path: Path) -> None:
         raise UserError(f"cannot draw {path}: its name must end in {' or '.join(FORMATS)}")
     if not path.parent.is_dir():
         raise UserError(
-            f"cannot write {path}: no folder {path.parent}. Create it, or choose another --out"
+            f"cannot write {path}: the folder {path.parent} does not exist. Create it, or choose "
+            "another --out"
         )
     import matplotlib
     from matplotlib.figure import Figure  # slow to import, and used only here

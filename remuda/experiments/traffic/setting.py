@@ -55,8 +55,8 @@ class Setting:
     @property
     def period(self) -> int:
         """Iterations between two swaps or averages: m E / b, with a full batch ending each pass."""
-        a_pass = -(-self.num_images // (self.num_workers * self.batch_size))
-        return self.epochs * (self.steps_per_epoch or a_pass)
+        steps_per_pass = -(-self.num_images // (self.num_workers * self.batch_size))
+        return self.epochs * (self.steps_per_epoch or steps_per_pass)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +87,17 @@ class Messages:
 
     @property
     def total_up(self) -> int:
+        """Bytes that all workers send to the server in the whole run."""
         return self.num_workers * self.up * self.num_exchanges
 
     @property
     def total_across(self) -> int:
+        """Bytes that workers send to each other in the whole run."""
         return self.num_workers * self.across * self.num_swaps
 
     @property
     def total(self) -> int:
+        """Bytes in all directions in the whole run."""
         return self.total_down + self.total_up + self.total_across
 
 
@@ -114,7 +117,7 @@ def fl_gan(setting: Setting) -> Messages:
 def md_gan(setting: Setting) -> Messages:
     """Return the messages of MD-GAN: batches go down, feedback goes up, discriminators across."""
     batch = FLOAT * setting.batch_size * setting.image_size
-    swaps = setting.swaps and setting.num_workers > 1  # a single worker has no one to swap with
+    swaps = setting.swaps and setting.num_workers > 1  # a single worker has no partner
     return Messages(
         num_workers=setting.num_workers,
         down=batches_sent(setting) * batch,

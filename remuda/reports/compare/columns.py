@@ -74,7 +74,8 @@ class Column:
 
     @property
     def all_floors(self) -> list[float]:
-        return [floor for of_group in self.floors for floor in of_group]
+        """The scores of real images for the runs of all groups."""
+        return [floor for floors in self.floors for floor in floors]
 
     @property
     def best(self) -> float | None:
@@ -88,7 +89,7 @@ class Column:
 def columns(groups: list[Group]) -> list[Column]:
     """Return a column for every score of every group, in the order of the runs' scores."""
     found: dict[str, dict[Protocol, None]] = {}
-    for run in (run for one in groups for run in one.runs):
+    for run in (run for group in groups for run in group.runs):
         for score in run.scores.values():
             found.setdefault(score.name, {})[_protocol(score)] = None
     return [
@@ -99,14 +100,14 @@ def columns(groups: list[Group]) -> list[Column]:
 
 
 def _column(name: str, protocol: Protocol, label: str, groups: list[Group]) -> Column:
-    cells = [_summary(one, name, protocol) for one in groups]
+    cells = [_summary(group, name, protocol) for group in groups]
     first = cells[0]
     for i, cell in enumerate(cells[1:], start=1):
         if first and cell and min(len(first.values), len(cell.values)) >= MIN_REPEATS:
             cells[i] = replace(cell, p=mann_whitney(first.values, cell.values))
     floors: list[list[float]] = []
-    for one, cell in zip(groups, cells, strict=True):
-        found = [_find(run, name, protocol, cell.round) for run in one.runs] if cell else []
+    for group, cell in zip(groups, cells, strict=True):
+        found = [_find(run, name, protocol, cell.round) for run in group.runs] if cell else []
         floors.append([score.floor for score in found if score and score.floor is not None])
     return Column(name=name, label=label, cells=cells, floors=floors)
 

@@ -39,6 +39,7 @@ class Group:
 
     @property
     def strategy(self) -> str:
+        """The name of the strategy."""
         return self.settings["strategy.name"]
 
 
@@ -66,7 +67,7 @@ def group(runs: list[Run]) -> list[Group]:
             if other.config.run.seed == run.config.run.seed:
                 raise UserError(
                     f"{other.folder} and {run.folder} have the same settings and the same seed "
-                    f"{run.config.run.seed}, so they are no repeats: leave one out"
+                    f"{run.config.run.seed}, so they are not repeats: leave one out"
                 )
         same.runs.append(run)
     return [replace(one, name=name) for one, name in zip(groups, _names(groups), strict=True)]
@@ -94,7 +95,7 @@ def _names(groups: list[Group]) -> list[str]:
 
 
 def _distinguish(groups: dict[int, Group]) -> dict[int, list[str]]:
-    """Return few settings that distinguish all groups; the one with the most values comes first."""
+    """Return a few settings that tell all groups apart, the one with the most values first."""
     if len(groups) == 1:
         return {i: [] for i in groups}
     keys = [key for key in differing(groups.values()) if key != CONTENT]

@@ -41,7 +41,7 @@ def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
             "10,000, or fewer if the data or the samples are fewer. With fewer images a distance "
             "is larger, and an Inception score is smaller."
         )
-    if any(len(one.runs) > 1 for one in groups):
+    if any(len(group.runs) > 1 for group in groups):
         found.append("Seconds and bytes: the median over seeds.")
     return found
 
@@ -89,11 +89,11 @@ def _different_protocols(columns: list[Column]) -> list[str]:
 def _different_rounds(groups: list[Group], columns: list[Column]) -> list[str]:
     found = []
     for column in columns:
-        for one, cell in zip(groups, column.cells, strict=True):
+        for group, cell in zip(groups, column.cells, strict=True):
             if cell is None:
                 continue
-            what, t = f"{column.label} of {one.name}", cell.round
-            scored = [run for run in one.runs if run.folder not in cell.lacking]
+            what, t = f"{column.label} of {group.name}", cell.round
+            scored = [run for run in group.runs if run.folder not in cell.lacking]
             if any(run.num_rounds != t for run in scored):
                 found.append(f"{what}: after round {t}, not the last one trained.")
             if cell.lacking:
@@ -104,7 +104,7 @@ def _different_rounds(groups: list[Group], columns: list[Column]) -> list[str]:
 
 def _unfinished(groups: list[Group], last_round: int | None) -> list[str]:
     found = []
-    for run in (run for one in groups for run in one.runs):
+    for run in (run for group in groups for run in group.runs):
         wanted = min(run.config.run.rounds, last_round or run.config.run.rounds)
         if run.num_rounds < wanted:
             found.append(f"{run.folder}: reached round {run.num_rounds} of {wanted}.")
@@ -114,7 +114,7 @@ def _unfinished(groups: list[Group], last_round: int | None) -> list[str]:
 def _different_data(groups: list[Group]) -> list[str]:
     if CONTENT not in differing(groups):
         return []
-    listed = "; ".join(f"{one.name}: {content_of(one.runs[0])}" for one in groups)
+    listed = "; ".join(f"{group.name}: {content_of(group.runs[0])}" for group in groups)
     return [f"The runs were trained on different data ({listed})."]
 
 
@@ -124,8 +124,8 @@ def _different_settings(groups: list[Group]) -> list[str]:
     found = []
     for key in keys[:MAX_SETTINGS]:
         values: dict[str, list[str]] = {}
-        for one in groups:
-            values.setdefault(plain(one.settings.get(key)), []).append(one.name)
+        for group in groups:
+            values.setdefault(plain(group.settings.get(key)), []).append(group.name)
         listed = "; ".join(f"{value} ({', '.join(names)})" for value, names in values.items())
         found.append(f"{key}: {listed}.")
     if keys[MAX_SETTINGS:]:
@@ -134,7 +134,7 @@ def _different_settings(groups: list[Group]) -> list[str]:
 
 
 def _different_machines(groups: list[Group]) -> list[str]:
-    runs = [run for one in groups for run in one.runs]
+    runs = [run for group in groups for run in group.runs]
     found = []
     devices = sorted({run.device for run in runs if run.device})
     if len(devices) > 1:

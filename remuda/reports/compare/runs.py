@@ -61,7 +61,7 @@ def read(folder: Path, last_round: int | None = None) -> Run:
 
 
 def _scores(record: Record, last_round: int | None) -> dict[tuple[int, str], Score]:
-    """Return the finite scores; means and tests have no result with others."""
+    """Return the scores; raise if one is not finite, because means and tests need finite values."""
     found = {}
     for score in record.scores():
         numbers = (score.value, score.spread or 0.0, score.floor or 0.0)

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-MIN_REPEATS = 2
-# Ways to divide tied values that are enumerated; ten against ten have 184,756.
+MIN_REPEATS = 2  # scored seeds in each group
+# The most divisions of tied values to enumerate; ten against ten values have 184,756.
 MAX_DIVISIONS = 200_000
 
 

@@ -18,12 +18,14 @@ MISSING = "-"
 
 
 class Cell(NamedTuple):
+    """The text of a table's cell, before a format marks and escapes it."""
+
     text: str
     is_best: bool = False
     tail: str = ""  # after the mark of the best value
 
 
-Grid = list[list[str]]  # rows of cells, the first one the header
+Grid = list[list[str]]  # rows of cells; the first row is the header
 
 
 def as_text(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
@@ -86,8 +88,8 @@ def as_csv(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
     writer.writerow(
         ["name", *FACTS, *(column.label + part for column in columns for part in parts)]
     )
-    for i, one in enumerate(groups):
-        row: list[object] = [one.name, *_facts(one, str)]
+    for i, group in enumerate(groups):
+        row: list[object] = [group.name, *_facts(group, str)]
         for column in columns:
             row += _numbers(column.cells[i], column.floors[i])
         writer.writerow(["" if value in (None, MISSING) else value for value in row])
@@ -106,7 +108,7 @@ FORMATS: dict[str, Callable[[list[Group], list[Column], list[str]], str]] = {
 
 
 def _grid(groups: list[Group], columns: list[Column], style: Callable[[Cell], str]) -> Grid:
-    """Return one row per group, or one column if rows are too wide and columns are not wider."""
+    """Return one row per group, or one column per group if that is narrower and rows do not fit."""
     cells = _cells(groups, columns)
     transposed = [list(row) for row in zip(*cells, strict=True)]
     texts = ([[_plain(cell) for cell in row] for row in table] for table in (cells, transposed))
@@ -121,7 +123,7 @@ def _plain(cell: Cell) -> str:
 
 def _cells(groups: list[Group], columns: list[Column]) -> list[list[Cell]]:
     header = [Cell(text) for text in ["name", *FACTS]]
-    rows = [[Cell(text) for text in [one.name, *_facts(one, _readable)]] for one in groups]
+    rows = [[Cell(text) for text in [group.name, *_facts(group, _readable)]] for group in groups]
     floor = [Cell("real images"), *[Cell(MISSING)] * len(FACTS)]
     for column in columns:
         header.append(Cell(f"{column.label} {column.direction}".strip()))

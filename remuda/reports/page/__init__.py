@@ -1,6 +1,6 @@
 """Write the page of a run: its record as one HTML file that needs no other file.
 
-It reads the run folder and imports no training code and no PyTorch.
+This package reads the run folder; it imports neither training code nor PyTorch.
 """
 
 from pathlib import Path

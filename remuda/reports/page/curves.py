@@ -7,7 +7,7 @@ from typing import Self
 
 MAX_POINTS = 2_000  # more than a screen has pixels
 MAX_VALUES = 400_000  # points times members; limits memory and the size of the page
-MIN_POINTS = 200
+MIN_POINTS = 200  # of a long run, however many members it has
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Curve:
             self.close()
 
     def close(self) -> None:
-        """Make a point of the rounds that were added since the last point."""
+        """Add a point for the rounds since the last point."""
         if count := len(self._rounds_open):
             self.rounds.append(sum(self._rounds_open) / count)
             self.rows.append([total / count for total in self._sums_open])
@@ -71,12 +71,12 @@ class Curve:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of the finite values; nan without any, which plots leave out."""
+    """Return the mean of the finite values; NaN, which plots leave out, if none is finite."""
     finite = [value for value in values if math.isfinite(value)]
     return math.fsum(finite) / len(finite) if finite else math.nan
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Return the finite value nearest to the quantile 0 <= q <= 1."""
+    """Return the finite value nearest to the quantile 0 <= q <= 1; NaN if none is finite."""
     finite = sorted(value for value in values if math.isfinite(value))
     return finite[round(q * (len(finite) - 1))] if finite else math.nan

@@ -1,4 +1,4 @@
-"""The page, section by section; a section without data is left out or says so."""
+"""Render the page section by section; a section without data is omitted or says so."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"
 LARGE = 960  # pixels, limit for the longer side of the newest grid when it is enlarged
 MAX_WIDTH = 1800  # pixels, limit for the width of the newest grid
 THUMBNAIL = 240  # pixels, twice the displayed width: sharp on a phone's screen too
-MAX_STRIP = 8
+MAX_STRIP = 8  # grids below the newest one
 
 
 def render(run: Run) -> str:
@@ -78,7 +78,7 @@ def _image(run: Run, t: int, path: Path, max_width: int) -> str:
     kind = "plot" if run.is_points else "pixels"
     scale = 1
     if max_width == MAX_WIDTH and kind == "pixels":
-        # A whole number: all pixels are enlarged alike.
+        # Scale by a whole number, so that all pixels have the same size.
         scale = max(1, LARGE // max(picture.width, picture.height))
     size = f'width="{picture.width * scale}" height="{picture.height * scale}"'
     return f'<img class="{kind}" src="{picture.uri}" {size} alt="samples of round {t}">'

@@ -14,13 +14,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Picture:
+    """A PNG as a data URI, with its size in pixels."""
+
     uri: str
     width: int
     height: int
 
 
 def load(path: Path, max_width: int) -> Picture | None:
-    """Return a PNG as data URI, shrunk to ``max_width``; None for a file that a kill damaged."""
+    """Return a PNG, shrunk to at most ``max_width`` pixels; None if a kill damaged the file."""
     try:
         with Image.open(path) as image:
             image.load()

@@ -7,8 +7,8 @@ from typing import Any
 from remuda.reports.page.curves import Curve
 
 MAX_LINES = 50  # members; with more, bands are clearer than lines
-MAX_VECTOR_VALUES = 20_000  # with more, thin lines become pixels, which are smaller
-FEW_POINTS = 12  # up to here points get markers, so that a single one is visible
+MAX_VECTOR_VALUES = 20_000  # with more, thin lines become pixels, to keep the page small
+FEW_POINTS = 12  # curves with at most this many get markers, so that one point is visible
 INK = "#010203"  # stands for the page's text colour until the SVG is written
 COLOUR = "#3f8fd8"  # visible on white and on black
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -52,7 +52,7 @@ def style(name: str) -> dict[Any, Any]:
 
 
 def is_banded(curve: Curve) -> bool:
-    """Whether the curve is drawn with bands instead of a line per member."""
+    """Return whether the curve is drawn with bands instead of a line per member."""
     return curve.width > MAX_LINES or curve.is_ragged
 
 
@@ -66,9 +66,11 @@ def _draw(axes: Any, curve: Curve) -> None:
             band = curve.quantiles(low), curve.quantiles(high)
             axes.fill_between(x, *band, color=COLOUR, alpha=0.25, linewidth=0)
     elif curve.width > 1:
-        heavy = len(x) * curve.width > MAX_VECTOR_VALUES
+        is_heavy = len(x) * curve.width > MAX_VECTOR_VALUES
         for i in range(curve.width):
-            axes.plot(x, curve.member(i), color=COLOUR, alpha=0.6, linewidth=0.8, rasterized=heavy)
+            axes.plot(
+                x, curve.member(i), color=COLOUR, alpha=0.6, linewidth=0.8, rasterized=is_heavy
+            )
     axes.plot(x, curve.means(), color=INK, linewidth=1.8, marker=marker, markersize=3.5)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.6)

@@ -39,6 +39,7 @@ class Profile:
 
     @property
     def total(self) -> float:
+        """The seconds of all routines."""
         return math.fsum(self.seconds.values())
 
     @property

@@ -27,7 +27,7 @@ class Rounds:
     seconds_timed: float = 0.0  # length of these rounds, routines and everything between them
 
     def add(self, line: Line, num_lines: int) -> None:
-        """Add one round of ``num_lines``."""
+        """Add one of ``num_lines`` rounds."""
         self.seconds += line["seconds"]
         self.speeds.append(line["images_per_second"])
         for name, value in line.items():
@@ -71,6 +71,7 @@ class Run:
 
     @property
     def strategy(self) -> str:
+        """The name of the strategy."""
         return self.setting("strategy", "name")
 
     @property
@@ -87,6 +88,7 @@ class Run:
 
     @property
     def classes(self) -> list[str]:
+        """The names of the classes; empty if data.json is missing."""
         return self.data.classes if self.data else []
 
     @property

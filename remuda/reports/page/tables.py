@@ -42,7 +42,7 @@ def last_round(run: Run) -> str:
 
 
 def paper(run: Run) -> str:
-    """Return the table of figures that a recipe quotes; this run did not measure them."""
+    """Return the table of figures that a recipe quotes from a paper."""
     figures = run.settings.get("paper", {})
     if not figures:
         return ""

@@ -62,7 +62,7 @@ def test_the_same_setting_gives_the_same_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("a.jpeg", "must end in"), ("none/a.png", "no folder")]
+    ("name", "words"), [("a.jpeg", "must end in"), ("none/a.png", "does not exist")]
 )
 def test_a_figure_that_cannot_be_written_is_refused(tmp_path, name, words):
     with pytest.raises(UserError, match=words):

@@ -220,7 +220,9 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
 
 def test_a_folder_that_is_not_a_run(tmp_path):
     for folder in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(UserError, match=r"is not a run of remuda, it has no config\.toml"):
+        with pytest.raises(
+            UserError, match=r"is not a run of remuda, because it has no config\.toml"
+        ):
             report.write(folder)
 
 
