@@ -1,4 +1,4 @@
-"""Exceptions for users, and the sentences and exit statuses that commands end with."""
+"""Define errors that users can fix, and the message and exit status that a command ends with."""
 
 import errno
 import sys
@@ -7,10 +7,11 @@ from shlex import quote
 
 
 class UserError(ValueError):
-    """Report something that the user can fix, in a sentence with the cause and the remedy.
+    """Report something that the user can fix; the message states the cause and the remedy.
 
-    The command line prints it without a traceback and exits with status 2. Any other exception
-    that escapes is a bug.
+    The command line prints the message without a traceback and exits with status 2, or 130 if the
+    user stopped the run. ``is_user_error`` lists the other exceptions that are treated like this;
+    every other exception is a bug.
     """
 
 
@@ -30,12 +31,12 @@ class ReportedElsewhere(UserError):
         self.status = status
 
 
-# How PyTorch reports in a plain RuntimeError that memory is full.
+# PyTorch reports full memory as a plain RuntimeError whose message contains one of these texts.
 _FULL = ("can't allocate memory", "not enough memory", "calculation overflowed")
 
 
 def is_user_error(error: BaseException) -> bool:
-    """Return whether the user can fix it: the command then ends without a traceback."""
+    """Return whether the user can fix the cause; the command then ends without a traceback."""
     return isinstance(error, UserError | OSError | KeyboardInterrupt) or _is_memory_full(error)
 
 
@@ -46,7 +47,7 @@ def _is_memory_full(error: BaseException) -> bool:
 
 
 def _is_device_memory_full(error: BaseException) -> bool:
-    # Only PyTorch raises its own error, so it is not imported to ask.
+    # Do not import PyTorch for this check: if it is not loaded, it did not raise the error.
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(error, torch.OutOfMemoryError)
 

@@ -1,4 +1,4 @@
-"""Load images by the name of their data set, and share them out among the members."""
+"""Load images by the name of their data set, and divide them among the members."""
 
 from typing import TYPE_CHECKING
 

@@ -14,7 +14,7 @@ from remuda.tensors import random
 
 
 class Batch(NamedTuple):
-    """Hold real data, one row per member."""
+    """Batches of real data, with one row per member."""
 
     images: Tensor  # (members, batches, b, C, H, W), as stored
     labels: Tensor  # (members, batches, b)
@@ -24,12 +24,12 @@ class Batches:
     """Draw batches for the members hosted here, each from its share of a data set.
 
     A member walks through its share in a random order, then again in another order. It uses every
-    image once per epoch, whatever the sizes of shares and batches, and also if its share is smaller
+    image once per epoch, whatever the sizes of shares and batches, even if its share is smaller
     than a batch.
 
     Args:
         dataset: the images that the shares index.
-        shares: one index tensor for each member of the population.
+        shares: one tensor of indices for each member of the population.
         members: the numbers of the members hosted here.
         batch_size: images in a batch.
         seed: the seed of the run.

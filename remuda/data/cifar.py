@@ -1,7 +1,7 @@
 """Read CIFAR-10 and CIFAR-100 in the binary and in the Python layout.
 
 The Python layout is a pickle, and loading a pickle can run any code. The unpickler in this module
-admits the few names that the published files use and refuses all others.
+accepts the few names that the published files use and rejects all others.
 """
 
 import codecs
@@ -14,10 +14,10 @@ import numpy as np
 
 from remuda.errors import UserError
 
-_PIXELS = 3 * 32 * 32
+_PIXELS = 3 * 32 * 32  # bytes of an image
 _REMEDY = "replace it with a good copy, or delete the folder to download it again"
 
-# numpy moved _reconstruct from numpy.core to numpy._core; an empty array knows where it is.
+# numpy moved _reconstruct from numpy.core to numpy._core; any array refers to the right one.
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
 _ADMITTED = {
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
@@ -92,7 +92,7 @@ def _unpickle(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             batch = _Unpickler(file, encoding="bytes").load()
-    except Exception as error:  # a broken pickle raises nearly anything
+    except Exception as error:  # a broken pickle can raise almost any exception
         raise UserError(
             f"{path} is not a CIFAR file that can be read safely ({error}): {_REMEDY}"
         ) from error

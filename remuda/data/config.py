@@ -18,17 +18,17 @@ class DataConfig:
 
     # digits, mnist, fashion-mnist, cifar10, cifar100, ring, grid or folder:PATH
     name: str = "digits"
-    # folder with the data sets' files; "" = $REMUDA_DATA, then the user's cache
-    # may contain {rank} and {host}
+    # folder with the data sets' files; the path may contain {rank} and {host}
+    # "" = $REMUDA_DATA, then the user's cache
     path: str = ""
     size: int = 0  # pixels per side, resized if needed; 0 = as stored
-    channels: int = 0  # 1 or 3 (or as many as the images have): convert; 0 = as stored
+    channels: int = 0  # convert to 1 or 3; the images' own number is accepted too; 0 = as stored
     # also train on mirror images, each image half of the time; not for digits and letters
     mirror: bool = False
     limit: int = 0  # largest number of images, spread evenly over the classes; 0 = all
     partition: PartitionName = "auto"  # auto: the strategy's choice
     alpha: float = 0.5  # dirichlet: concentration, 0 < alpha <= 1e6; small = skewed
-    fraction: float = 0.5  # subset: share of the data set that each member draws, 0 < fraction <= 1
+    fraction: float = 0.5  # subset: part of the data set that each member draws, 0 < fraction <= 1
     # with {rank} or {host}: the ranks whose data the members started with; set by the run
     ranks: tuple[int, ...] = ()
 
@@ -57,7 +57,7 @@ class DataConfig:
 
     @property
     def is_per_rank(self) -> bool:
-        """Whether each rank has data of its own, which never leave that rank."""
+        """Whether each rank has its own data, which never leave that rank."""
         texts = self.name + "\0" + self.path
         return "{rank}" in texts or "{host}" in texts
 

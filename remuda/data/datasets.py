@@ -1,4 +1,4 @@
-"""Load data sets by name into memory, all as the same kind of object."""
+"""Load data sets by name into memory, all as instances of Dataset."""
 
 import difflib
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ _CIFAR10 = (
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Hold images and their classes."""
+    """Images in memory, with their classes."""
 
     name: str
     images: Tensor  # (M, C, H, W) uint8; synthetic points: (M, 2, 1, 1) float32 in (-1, 1)
@@ -73,7 +73,7 @@ class Dataset:
 def load(config: DataConfig, split: Split = "train") -> Dataset:
     """Load the data set config.name, and apply the limit, size and channels of config.
 
-    Files that are missing are downloaded first; see docs/data.md.
+    Missing files are downloaded first; see docs/data.md.
 
     Args:
         config: the data set and its settings.

@@ -24,7 +24,7 @@ from remuda.errors import UserError
 from remuda.system import disk, progress
 
 _TIMEOUT = 10.0  # seconds, to connect and for each read
-_BLOCK = 1 << 18  # bytes
+_BLOCK = 1 << 18  # bytes per read
 
 
 class MirrorError(Exception):
@@ -32,9 +32,9 @@ class MirrorError(Exception):
 
 
 def mirrors(source: Source) -> tuple[str, ...]:
-    """Return the prefixes of the file names' addresses, in the order to try them.
+    """Return the URLs of the folders that have the files, in the order to try them.
 
-    $REMUDA_MIRROR replaces all of them; it has one folder for each data set.
+    $REMUDA_MIRROR replaces all of them; it must have one folder for each data set.
     """
     site = os.environ.get("REMUDA_MIRROR", "")
     if not site:
@@ -48,9 +48,9 @@ def mirrors(source: Source) -> tuple[str, ...]:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold a lock file, and wait while another process holds it.
+    """Hold a lock on a file; wait while another process holds it.
 
-    The file stays: deleting it would race with the processes that wait.
+    The file is never deleted, because that would race with the processes that wait.
     """
     with ExitStack() as stack:
         try:
@@ -120,7 +120,7 @@ def _fetch(package: Package, mirrors: Sequence[str], path: Path) -> None:
 
 
 def transfer(url: str, path: Path) -> None:
-    """Copy an address to a file, and show a progress bar if the program named a console."""
+    """Download a URL to a file, and show a progress bar if the program named a console."""
     text = TextColumn("{task.description}")
     columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn()
     bar = Progress(*columns, console=progress.console())
@@ -141,7 +141,7 @@ def transfer(url: str, path: Path) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Describe an error in a few words: the cause inside urllib's wrapper."""
+    """Describe an error in a few words, by the cause inside urllib's wrapper."""
     if isinstance(error, urllib.error.HTTPError):
         return f"{error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):

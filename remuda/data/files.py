@@ -13,7 +13,7 @@ from remuda.errors import UserError
 
 @dataclass(frozen=True)
 class Found:
-    """Hold the files of one split."""
+    """The files of one split."""
 
     kind: str  # kind of the layout
     paths: tuple[Path, ...]  # in the order of the layout
@@ -62,14 +62,14 @@ def obtain(source: Source, split: Split, config: DataConfig) -> Found:
     found = locate(source, split, folders)
     if found is None:
         raise UserError(
-            f"the files of {source.name} in {target} lack some of the {split} split: put "
+            f"the {split} split of {source.name} is incomplete in {target}: put "
             f"{_wanted(source, split)} there"
         )
     return found
 
 
 def locate(source: Source, split: Split, folders: list[Path]) -> Found | None:
-    """Return the first place that has every file of the split, or None."""
+    """Return the split's files from the first folder that has all of them, or None."""
     for folder in folders:
         for layout in source.layouts:
             for place in layout.folders:
@@ -80,7 +80,7 @@ def locate(source: Source, split: Split, folders: list[Path]) -> Found | None:
 
 
 def _paths(layout: Layout, split: Split, folder: Path) -> tuple[Path, ...]:
-    """Return the split's files in this folder, or nothing if one is missing."""
+    """Return the split's files in this folder, or an empty tuple if one is missing."""
     paths = []
     for name in layout.files[split]:
         candidates = [folder / name]
@@ -111,7 +111,7 @@ def _find_archive(source: Source, folders: list[Path]) -> tuple[Package, Path] |
 
 
 def first_writable(source: Source, folders: list[Path]) -> Path:
-    """Return the first folder that files can be written to; create it if needed."""
+    """Return the first folder that is writable, and create it if needed."""
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Read a folder of images with one sub-folder per class, or with images of a single class.
 
-Nothing is decoded before the listing, the sizes and the free memory have been checked.
+Only the first image is decoded before the listing and the free memory have been checked.
 """
 
 import os
@@ -24,7 +24,7 @@ _NUM_CHANNELS = {mode: count for count, mode in _MODES.items()}
 
 @dataclass(frozen=True)
 class Listing:
-    """List the images of one split, class by class."""
+    """The images of one split, class by class."""
 
     classes: tuple[str, ...]
     paths: tuple[Path, ...]
@@ -48,7 +48,7 @@ def read(
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for _ in pool.map(decode_from, range(0, len(paths), _IMAGES_PER_TASK)):
-            pass  # reaching a failed task raises its error and cancels the others
+            pass  # the first failed task raises its error here and cancels the others
     return images, listing.labels[keep], listing.classes
 
 
@@ -58,7 +58,7 @@ def list_images(root: Path, split: Split) -> Listing:
         raise UserError(
             f"{root} is not a folder: name a folder of images with --set data.name=folder:PATH"
         )
-    name = root.resolve().name  # names the only class if there are no class folders
+    name = root.resolve().name  # the name of the only class if there are no class folders
     folders = {child.name for child in _children(root)}
     has_splits = "train" in folders and (folders == {"train"} or bool(folders & {"test", "val"}))
     if split == "test" and has_splits:
@@ -161,7 +161,7 @@ def _check_memory(root: Path, count: int, num_channels: int, size: int) -> None:
         fitting = free * count // needed
         raise UserError(
             f"the {count} images of {root} need {needed / 1e9:.1f} GB at {num_channels} x {size} x "
-            f"{size}, but only {free / 1e9:.1f} GB of memory are free: set data.limit to at most "
+            f"{size}, but only {free / 1e9:.1f} GB of memory is free: set data.limit to at most "
             f"{max(1, fitting)}, or set a smaller data.size"
         )
 
@@ -190,14 +190,14 @@ def _decode(
 
 
 def _open(path: Path) -> Image.Image:
-    """Decode an image, turn it upright, and return it in mode L, LA, RGB or RGBA."""
+    """Decode an image, rotate it upright, and return it in mode L, LA, RGB or RGBA."""
     try:
         with Image.open(path) as image:
             image.load()
             return _plain(ImageOps.exif_transpose(image), image.format, path)
     except UserError:
         raise
-    except Exception as error:  # Pillow's decoders raise nearly anything on corrupt files
+    except Exception as error:  # Pillow's decoders can raise almost any exception
         raise UserError(f"cannot read the image {path} ({error}): repair or delete it") from error
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from remuda.errors import UserError
 
-_GZIP = b"\x1f\x8b"
-_UNSIGNED_BYTE = 0x08
+_GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
+_UNSIGNED_BYTE = 0x08  # IDX code of the number type
 _REMEDY = "delete it to download it again, or replace it with a good copy"
 
 
@@ -69,7 +69,7 @@ def read_pair(
     if len(images) != len(labels):
         raise UserError(
             f"{images_path} holds {len(images)} images, but {labels_path} holds {len(labels)} "
-            "labels: take both files from one copy of the data set"
+            "labels: take both files from the same copy of the data set"
         )
     if images.size == 0:
         raise UserError(f"{images_path} holds no images: {_REMEDY}")

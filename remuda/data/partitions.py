@@ -14,7 +14,7 @@ from remuda.tensors import random
 def partition(
     labels: Tensor, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[Tensor]:
-    """Share the images out by the rule config.partition.
+    """Divide the images among the members by the rule config.partition.
 
     Args:
         labels: the class of each image, (M,).

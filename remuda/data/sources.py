@@ -21,7 +21,7 @@ class Package:
 
     file: str
     md5: str
-    folder: str  # its place below the data folder; in a tar archive, the top folder
+    folder: str  # where it belongs below the data folder; also the top folder of a tar archive
 
     @property
     def is_archive(self) -> bool:

@@ -18,12 +18,12 @@ from remuda.data.datasets import Dataset
 from remuda.errors import UserError
 
 _CHUNK = 256  # images converted to float64 at once
-_MAX_CLASSES = 120  # most classes that are printed
+_MAX_CLASSES = 120  # the largest number of classes that are printed
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Hold the first two moments of each image's pixels; bytes are scaled to [0, 1]."""
+    """The first two moments of each image's pixels; bytes are scaled to [0, 1]."""
 
     means: np.ndarray  # (M, C)
     squares: np.ndarray  # (M, C) mean squares
@@ -41,7 +41,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Anova:
-    """Hold the analysis of variance of one channel."""
+    """The analysis of variance of one channel."""
 
     between: float  # sum of squares between the classes
     within: float  # residual sum of squares
@@ -60,7 +60,7 @@ class Anova:
     @property
     def p(self) -> float:
         """Return the probability of an F this large if the classes do not differ."""
-        # Slow to import; scipy.stats, which also has the F distribution, is slower.
+        # Imported here because it is slow; scipy.stats, which also has this function, is slower.
         from scipy.special import fdtrc
 
         return float(fdtrc(self.num_groups - 1, self.count - self.num_groups, max(self.f, 0.0)))
@@ -169,8 +169,8 @@ def _print_classes(dataset: Dataset, console: Console) -> None:
     console.print(Columns(entries, padding=(0, 3)))
     rest = [count for _, count in hidden]
     if rest:
-        each = f"{rest[0]:,}" if min(rest) == max(rest) else f"{min(rest):,} to {max(rest):,}"
-        _print_line(console, f"and {len(rest)} more classes of {each} each")
+        size = f"{rest[0]:,}" if min(rest) == max(rest) else f"{min(rest):,} to {max(rest):,}"
+        _print_line(console, f"and {len(rest)} more classes of {size} each")
 
 
 def _channel_table(values: Moments) -> Table:

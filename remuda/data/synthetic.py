@@ -1,4 +1,4 @@
-"""Draw points in the plane that make a lost mode visible: Gaussians on a ring or on a grid.
+"""Draw points in the plane that reveal lost modes: Gaussians on a ring or on a grid.
 
 The proportions are the customary ones: radius to standard deviation is 100 to 1 on the ring, and
 spacing to standard deviation is 40 to 1 on the grid. Everything is scaled into (-1, 1), which
@@ -22,7 +22,7 @@ class Modes:
     """Describe an equal mixture of round Gaussians; a point's label is the index of its centre."""
 
     centres: tuple[tuple[float, float], ...]
-    std: float
+    std: float  # of each coordinate, in the units of the centres
 
 
 _RING = tuple((0.8 * math.cos(k * math.pi / 4), 0.8 * math.sin(k * math.pi / 4)) for k in range(8))

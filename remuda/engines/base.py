@@ -1,4 +1,4 @@
-"""The contract of an engine: five verbs on rows, and loops that it may compile and replay."""
+"""Define the contract of an engine: five verbs on rows, and loops that it may compile."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Step = Callable[..., tuple[Tree, Tree]]
 
 
 class Engine(ABC):
-    """Where the axis of members lives, and how rows travel along it.
+    """The place where the axis of members lives, and the verbs by which rows travel along it.
 
     *Rows* are trees whose leaves have a leading axis with one entry per member hosted here. Verbs
     return new rows and leave their arguments unchanged.

@@ -1,4 +1,4 @@
-"""The processes that train one population together."""
+"""Connect the processes that train one population together."""
 
 import platform
 from abc import ABC, abstractmethod
@@ -48,11 +48,11 @@ class Communicator(ABC):
 
     @abstractmethod
     def all_gather(self, facts: Any) -> list[Any]:
-        """Return the facts of every rank, by rank. Facts are JSON values."""
+        """Return the facts of every rank, in the order of ranks. Facts are JSON values."""
 
     @abstractmethod
     def max_over_ranks(self, number: int) -> int:
-        """Return the largest value over all ranks, once every rank has given its own."""
+        """Return the largest number over all ranks; wait until every rank has called this."""
 
     @contextmanager
     def root_first(self) -> Iterator[None]:
@@ -90,11 +90,11 @@ class Communicator(ABC):
 
     @abstractmethod
     def upcoming(self, source: int) -> tuple[int, int]:
-        """Wait for the next message of a rank; return its tag and its number of bytes."""
+        """Wait for the next message from a rank; return its tag and its number of bytes."""
 
     @abstractmethod
     def add(self, numbers: Tensor) -> None:
-        """Replace float64 numbers in host memory by their sums over all ranks."""
+        """Replace float64 numbers in host memory with their sums over all ranks."""
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +104,7 @@ class Communicator(ABC):
 
 
 class SingleProcess(Communicator):
-    """One process that trains the whole population, so no messages are needed."""
+    """A single process, which trains the whole population and needs no messages."""
 
     def __init__(self) -> None:
         self.rank, self.num_ranks = 0, 1

@@ -19,10 +19,10 @@ from remuda.tensors.trees import Tree
 class Metered(Engine):
     """Wrap an engine and measure its verbs.
 
-    ``bytes[verb, direction]`` counts what the population sent since ``reset``. The direction is
-    "across" from member to member, "up" from members to the server, "down" from the server to
-    members. Data that a member keeps are not counted. The count belongs to the algorithm, so it
-    does not depend on where the members live.
+    ``bytes[verb, direction]`` counts the bytes that the population sent since ``reset``. The
+    direction is "across" from member to member, "up" from members to the server, "down" from the
+    server to members. Data that a member keeps are not counted. The count belongs to the
+    algorithm, so it does not depend on where the members live.
 
     ``verbs`` holds the seconds that this process spent in each verb, including the functions that
     run there and the wait for other ranks. A GPU is synchronised at both ends of a verb. The verbs
@@ -35,7 +35,7 @@ class Metered(Engine):
         self.seconds: dict[str, float] = defaultdict(float)  # by routine of the strategy
         self.verbs: dict[str, float] = defaultdict(float)  # seconds by verb
         self.calls: Counter[str] = Counter()  # by verb
-        self._one_step: dict[Any, Metered] = {}  # the counts of one step of a compiled loop
+        self._one_step: dict[Any, Metered] = {}  # counts of one step of each compiled loop
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -59,11 +59,11 @@ class Metered(Engine):
 
     @contextmanager
     def _timed(self, seconds: dict[str, float], name: str) -> Iterator[None]:
-        began = self._now()
+        start = self._now()
         try:
             yield
         finally:
-            seconds[name] += self._now() - began
+            seconds[name] += self._now() - start
 
     def _verb(self, name: str) -> AbstractContextManager[None]:
         self.calls[name] += 1

@@ -13,7 +13,7 @@ from torch import Tensor
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-WARM_UP = 3  # calls before a capture: compilation, library handles, lazily allocated workspaces
+WARM_UP = 3  # calls before a capture, for compilation, library handles and lazy workspaces
 
 # On a GPU, PyTorch 2.11's compiler pads the strides of intermediate results, and reads some of them
 # wrongly if negative padding crops them: the gradients of a convolutional critic's gradient penalty
@@ -54,6 +54,7 @@ class Piece:
         )
 
     def run(self, carry: Tree, inputs: Tree, position: Tensor) -> None:
+        """Run the function once at this position, (1,) int64."""
         out = self.compiled(carry, inputs, position)
         if self.outs is None:
             self.outs = trees.map(lambda leaf: leaf.new_empty(self.num_rows, *leaf.shape), out)
@@ -147,15 +148,15 @@ def compiler_needs_patch() -> bool:
 
 
 def patch_compiler() -> None:
-    """Let PyTorch's compiler catch one of its own exceptions.
+    """Work around a bug in how PyTorch's compiler raises one of its own exceptions.
 
-    Until version 2.12 it raises ``CantSplit`` without the two arguments that the exception
+    Up to version 2.12 it raises ``CantSplit`` without the two arguments that the exception
     requires (pytorch/pytorch issue 178676, fixed by pull request 178886), so conditional GANs do
     not compile. Defaults for these arguments are enough.
     """
     if not compiler_needs_patch():
         return
-    from torch._inductor.codegen import simd  # takes half a second, so only before compiling
+    from torch._inductor.codegen import simd  # this import takes half a second
 
     simd.CantSplit.__init__.__defaults__ = (None, None)
 

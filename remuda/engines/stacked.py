@@ -1,4 +1,4 @@
-"""The stacked engine: all members on one device.
+"""Run all members on one device.
 
 Verbs are indexing; ``map`` is a loop, one ``vmap``, or a compiled program.
 """
@@ -28,11 +28,11 @@ PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float
 class Stacked(Engine):
     """The whole population in one process.
 
-    ``layout`` is how ``map`` treats the members: "vmap" runs them as one batch of networks,
-    "loop" runs one after the other. On a CPU a loop is faster for all our networks, so "auto"
-    loops there; see docs/performance.md. ``compile`` turns the steps of a Scan into a program, and
-    ``precision`` is that of its matrix products. ``chunk`` limits how many members are stacked at
-    a time; if the device runs out of memory, the engine halves it until the members fit.
+    ``layout`` decides how ``map`` runs the members: "vmap" as one batch of networks, "loop" one
+    after the other. On a CPU a loop is faster for all our networks, so "auto" loops there; see
+    docs/performance.md. ``compile`` turns the steps of a Scan into a program, and ``precision`` is
+    that of its matrix products. ``chunk`` limits how many members are stacked at a time; if the
+    device runs out of memory, the engine halves it until the members fit.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Stacked(Engine):
         device: torch.device | str = "cpu",
         layout: Layout = "auto",
         *,
-        compile: bool | None = None,  # None: on a GPU
+        compile: bool | None = None,  # None: only on a GPU
         precision: Precision = "auto",  # auto: bf16 in compiled programs on a GPU
         chunk: int = 0,  # 0: all members
         notify: Notify = ignore,  # receives messages about long work
@@ -141,7 +141,7 @@ class Stacked(Engine):
         key = name, signature((carry, inputs))
         try:
             if key not in self.programs:
-                self.notify("compiling; this takes some minutes the first time on a machine")
+                self.notify("compiling; this takes a few minutes the first time on a machine")
                 precision = PRECISIONS[self.precision]
                 self.programs[key] = Program(functions, carry, inputs, precision)
             return self.programs[key](carry, inputs)

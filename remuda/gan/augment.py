@@ -11,7 +11,7 @@ class Augmented(nn.Module):
 
     Both are drawn for each image in each pass (Zhao et al. 2020). Fakes are treated like real
     images and gradients flow through both changes, so the generator does not learn to shift and to
-    cut. Like that of dropout, the random stream is a buffer that advances with every pass.
+    cut. As in dropout, the random stream is a buffer that advances with every pass.
     """
 
     key: Tensor
@@ -32,9 +32,9 @@ class Augmented(nn.Module):
 
 
 def shifted(images: Tensor, draws: Tensor, part: float) -> Tensor:
-    """Move images (b, C, H, W) down and right by -part to part of their sides.
+    """Shift images (b, C, H, W) down and right by -part to part of their sides.
 
-    ``draws`` (2, b) are uniform in [0, 1). Zeros fill the pixels that become free.
+    ``draws`` (2, b) are uniform in [0, 1). Zeros fill the pixels that the shift uncovers.
     """
     height, width = images.shape[-2:]
     down = _shift_matrix(draws[0], height, part, images)
@@ -47,13 +47,13 @@ def _shift_matrix(draws: Tensor, side: int, part: float, images: Tensor) -> Tens
 
     Products with it are exact, and so are their gradients, in any order of summation.
     """
-    most, place = round(part * side), torch.arange(side, device=images.device)
-    by = (draws * (2 * most + 1)).long() - most
-    return (place[:, None] - place == by[:, None, None, None]).to(images.dtype)
+    limit, position = round(part * side), torch.arange(side, device=images.device)
+    offset = (draws * (2 * limit + 1)).long() - limit
+    return (position[:, None] - position == offset[:, None, None, None]).to(images.dtype)
 
 
 def cut(images: Tensor, draws: Tensor, part: float) -> Tensor:
-    """Put zeros into a rectangle of every image; its sides are ``part`` of the image's.
+    """Set a rectangle of every image to zero; its sides are ``part`` of the image's.
 
     ``draws`` (2, b) are uniform in [0, 1) and place the centre anywhere in the image.
     """
@@ -64,10 +64,10 @@ def cut(images: Tensor, draws: Tensor, part: float) -> Tensor:
 
 
 def _is_inside(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
-    """Return which places along a side the rectangle covers, (b, side)."""
+    """Return which positions along a side the rectangle covers, (b, side)."""
     length = round(part * side)
-    # As many starts as keep the centre in the image: centres lie at pixels, or between them if the
-    # length is even.
+    # Every start that keeps the centre inside the image is possible. Centres lie on pixels, or
+    # between them if the length is even.
     start = (draws * (side + 1 - length % 2)).long() - length // 2
-    place = torch.arange(side, device=images.device) - start[:, None]
-    return (place >= 0) & (place < length)
+    position = torch.arange(side, device=images.device) - start[:, None]
+    return (position >= 0) & (position < length)

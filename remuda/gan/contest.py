@@ -1,6 +1,6 @@
-"""Several generators against several discriminators.
+"""Train several generators against several discriminators.
 
-All are evaluated against all; each trains against opponents that were drawn for it.
+Each individual is evaluated against all opponents, and trains against opponents drawn for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,8 +59,8 @@ class Turns(NamedTuple):
 class Contest:
     """The rules of a GAN for several individuals of each side.
 
-    Of the n batches of some turns, discriminators learn from the first ``discriminator_steps``,
-    generators from the last of these and from all that follow.
+    Discriminators learn from the first ``discriminator_steps`` batches of a turn. Generators learn
+    from the last of these and from all that follow.
     """
 
     gan: GAN
@@ -88,7 +88,7 @@ class Contest:
         noise: Tensor,
         key: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Evaluate all against all by the losses that they train with.
+        """Evaluate all against all, by the losses that they train with.
 
         Return the generators' losses (G, D) and the discriminators' (D, G).
         """
@@ -102,7 +102,7 @@ class Contest:
 
         def with_all_fakes(fn: Callable[[Player, Tensor], Tensor]) -> Callable[[Player], Tensor]:
             def with_each(player: Player) -> Tensor:
-                # A copy for each, since a pass changes running statistics.
+                # Each batch of fakes gets a copy, because a pass changes running statistics.
                 copies = trees.map(lambda leaf: leaf.expand(len(fakes), *leaf.shape), player)
                 return vmap(fn)(copies, fakes)
 
@@ -233,7 +233,7 @@ class Contest:
 
 
 def _pick(own: list[Tree], others: Tree | None, number: Tensor) -> Tree:
-    """Return the individual of that number; the others are numbered after our own."""
+    """Return the individual with this number; ``others`` are numbered after ``own``."""
     everyone = trees.stack(own)
     if others is not None:
         everyone = trees.map(lambda *leaves: torch.cat(leaves), everyone, others)

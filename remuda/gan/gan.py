@@ -1,4 +1,4 @@
-"""One generator against one discriminator: how the pair starts, learns and generates.
+"""Train one generator against one discriminator: how the pair starts, learns and generates.
 
 All methods are pure functions. Nothing here knows about populations.
 """
@@ -25,7 +25,7 @@ GeneratorLoss = Callable[[Tensor], Tensor]  # from the discriminator's outputs a
 
 
 class Overrides(NamedTuple):
-    """What one pair does differently from its GAN; None keeps the GAN's setting."""
+    """Settings of one pair that replace those of its GAN; None keeps the GAN's setting."""
 
     generator_lr: Tensor | None = None
     discriminator_lr: Tensor | None = None
@@ -54,15 +54,15 @@ class GAN:
     penalty: float = 10.0  # penalty: weight of the gradient penalty
     real_target: float = 1.0  # label of real images; less than 1 under label smoothing
     ema: float = 0.0  # decay of the generator's moving average; 0 = none
-    shift: float = 0.0  # largest random shift of the discriminator's images, in sides
-    cutout: float = 0.0  # side of the square cut out of them, in sides
+    shift: float = 0.0  # largest random shift of the discriminator's images, as a part of the side
+    cutout: float = 0.0  # side of the square cut out of these images, as a part of the side
 
-    # Templates: they give the structure; the weights are always arguments.
+    # These modules only define the structure; the weights are always arguments.
     generator: nn.Module = field(init=False, repr=False)
     discriminator: nn.Module = field(init=False, repr=False)
     sampler: nn.Module = field(init=False, repr=False)  # the generator in evaluation mode
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.generator, self.discriminator = self.build_networks(0)
         self.sampler = copy.deepcopy(self.generator).eval()
 
@@ -118,7 +118,7 @@ class GAN:
     def discriminator_step(
         self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, key: Tensor
     ) -> tuple[Pair, dict[str, Tensor]]:
-        """Run one of the discriminator's updates in ``step``."""
+        """Run one of the discriminator updates in ``step``."""
         fakes, buffers, _ = self.generate(pair.generator, noise, labels)
         discriminator, loss = self.update_discriminator(
             pair.discriminator, real, fakes, labels, key
@@ -134,7 +134,7 @@ class GAN:
         noise: Tensor,
         overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Pair, dict[str, Tensor]]:
-        """Run the last part of ``step``; it generates the discriminator's last fakes again."""
+        """Run the generator's update in ``step``; generate the last fakes again for it."""
         fakes, _, pull = self.generate(pair.generator, noise, labels)
         return self.update_generator(pair, fakes, pull, labels, overrides)
 
@@ -193,7 +193,7 @@ class GAN:
         labels: Tensor,
         overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Pair, dict[str, Tensor]]:
-        """Update the generator with fakes that it has generated, and its moving average."""
+        """Update the generator, with fakes that it has generated, and its moving average."""
         discriminator, feedback, loss = self.feedback(
             pair.discriminator, fakes, labels, overrides.loss
         )
@@ -212,7 +212,7 @@ class GAN:
     ) -> tuple[Player, Tensor, Tensor]:
         """Return the discriminator, the generator loss's gradient at every fake, and that loss.
 
-        Of the discriminator only the buffers change.
+        Only the discriminator's buffers change.
         """
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""Ways to keep a critic Lipschitz: clipped weights and spectral normalisation.
+"""Keep a critic Lipschitz: clipped weights and spectral normalisation.
 
 The third way, the gradient penalty, is a loss (see remuda.gan.losses).
 """
@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 
 def clip(params: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
-    """Clamp every parameter to [-bound, bound], as in the first WGAN."""
+    """Clamp every parameter to [-bound, bound], as in the original WGAN."""
     return {name: param.clamp(-bound, bound) for name, param in params.items()}
 
 

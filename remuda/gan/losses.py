@@ -82,7 +82,7 @@ LOSSES: dict[str, Loss] = {
 
 
 # Mustangs draws a generator's loss from these three: cross-entropy, least squares on probabilities,
-# the heuristic.
+# and the heuristic loss.
 MUSTANGS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda fake: softplus(-fake).mean(),
     lambda fake: (torch.sigmoid(fake) - 1.0).square().mean(),
@@ -91,7 +91,7 @@ MUSTANGS: tuple[Callable[[Tensor], Tensor], ...] = (
 
 
 def drawn_loss(chosen: Tensor, fake: Tensor) -> Tensor:
-    """Return the chosen one of the three losses; ``chosen`` is one-hot, (3,)."""
+    """Return the chosen loss of MUSTANGS; ``chosen`` is one-hot, (3,)."""
     return (chosen * torch.stack([loss(fake) for loss in MUSTANGS])).sum()
 
 
@@ -99,13 +99,13 @@ def class_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the auxiliary classifier's part in either player's loss: -1/2 E log P(label).
 
     This is L_C of Odena et al. 2017, with the factor 1/2 that the other losses have here. Labels
-    are one-hot, since ``vmap`` turns indexing into gathers and scatters.
+    are one-hot, because ``vmap`` turns indexing into gathers and scatters.
     """
     return -0.5 * (one_hot(labels, logits.shape[1]) * logits.log_softmax(1)).sum(1).mean()
 
 
 def gradient_penalty(gradients: Tensor) -> Tensor:
     """Return the mean over images of (norm of the critic's gradient - 1) squared."""
-    # The square root has no gradient at 0.
+    # 1e-12 keeps the gradient of the square root finite at 0.
     norms = torch.sqrt(gradients.flatten(1).square().sum(1) + 1e-12)
     return (norms - 1.0).square().mean()

@@ -15,7 +15,7 @@ class Moments(NamedTuple):
 
     first: dict[str, Tensor]
     second: dict[str, Tensor]
-    steps: Tensor  # scalar; float32, since that is what the fused kernel reads
+    steps: Tensor  # scalar; float32, as the fused kernel requires
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,17 @@ class Adam:
         update = self._formulas if transformed() else self._fused
         return update(params, gradients, moments, self.lr if lr is None else lr)
 
-    def _formulas(self, params, gradients, moments, lr):
+    def _formulas(
+        self,
+        params: dict[str, Tensor],
+        gradients: dict[str, Tensor],
+        moments: Moments,
+        lr: float | Tensor,
+    ) -> tuple[dict[str, Tensor], Moments]:
+        """Update by plain formulas, which ``vmap`` and compilers can transform."""
         count = moments.steps + 1
-        # 1 - beta ** count. Two scalars hold both corrections, which leaves the compiler the least
-        # arithmetic per parameter.
+        # Each correction is 1 - beta ** count. Computing both as scalars leaves the compiler the
+        # least arithmetic per parameter.
         correction1 = -torch.expm1(count * _log(self.beta1))
         correction2 = -torch.expm1(count * _log(self.beta2))
         root = torch.sqrt(correction2)
@@ -59,7 +66,13 @@ class Adam:
             updated[name] = params[name] - rate * first[name] / (torch.sqrt(second[name]) + epsilon)
         return updated, Moments(first, second, count)
 
-    def _fused(self, params, gradients, moments, lr):
+    def _fused(
+        self,
+        params: dict[str, Tensor],
+        gradients: dict[str, Tensor],
+        moments: Moments,
+        lr: float | Tensor,
+    ) -> tuple[dict[str, Tensor], Moments]:
         """Call PyTorch's one-pass kernel on copies.
 
         Outside ``vmap`` it takes a third of the formulas' time.

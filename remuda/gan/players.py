@@ -1,4 +1,4 @@
-"""A network as a tree of tensors, and calls of a module with this tree."""
+"""Represent a network as a tree of tensors, and call a module with that tree."""
 
 from typing import Any, NamedTuple
 

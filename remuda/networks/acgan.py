@@ -2,9 +2,9 @@
 
 Sections V-A-b and V-B-4 of the MD-GAN paper describe the networks. The discriminator of an
 ACGAN does not receive the label. It classifies the image in addition to telling real from fake, and
-a right classification lowers the loss of both players. The one-hot label takes the first places of
-the generator's noise: the input has 100 numbers in total, as in the paper's parameter counts.
-docs/networks.md explains these counts.
+a correct classification lowers the loss of both players. The one-hot label replaces the first
+numbers of the generator's noise: the input has 100 numbers in total, as in the paper's parameter
+counts. docs/networks.md explains these counts.
 """
 
 import math
@@ -24,9 +24,9 @@ from remuda.networks.layers import BatchNorm2d
 
 @dataclass(frozen=True, kw_only=True)
 class ACGAN(Networks):
-    """Hold the settings that all families share."""
+    """Settings that all ACGAN families share."""
 
-    # initial weights: Glorot's uniform ones with biases of 0, or PyTorch's own
+    # initial weights: keras = Glorot's uniform ones with biases of 0, torch = PyTorch's own
     weights: Literal["keras", "torch"] = "keras"
 
     def _initialised(self, module: nn.Module) -> nn.Module:
@@ -41,12 +41,12 @@ class ACGANMLP(ACGAN):
 
     auxiliary: ClassVar[bool] = True
 
-    conditional: bool = True  # always
+    conditional: bool = True  # must be true
     hidden: int = 512  # neurons in a hidden layer, >= 1
     num_hidden: int = 2  # hidden layers, >= 1
     activation: Literal["leaky-relu", "tanh", "relu"] = "leaky-relu"  # of the hidden layers
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         _check_conditional(self)
         if self.hidden < 1 or self.num_hidden < 1:
@@ -64,20 +64,21 @@ class ACGANMLP(ACGAN):
 
 @dataclass(frozen=True, kw_only=True)
 class Convolutional(ACGAN):
-    """Build 5x5 transposed convolutions with stride 2 against six 3x3 convolutions.
+    """Build a generator of 5x5 transposed convolutions and a discriminator of 3x3 convolutions.
 
-    Their sizes follow from the data.
+    The transposed convolutions have stride 2. There are six 3x3 convolutions. The sizes of all
+    layers follow from the data.
     """
 
     # channels after each transposed convolution except the last
     widths: ClassVar[tuple[int, ...]]
     strides: ClassVar[tuple[int, ...]] = (2, 1, 2, 1, 2, 1)  # of the discriminator
 
-    dropout: float = 0.5  # after every convolution of the discriminator, a multiple of 1/256
-    # which networks have it, after all convolutions except the outermost
+    dropout: float = 0.5  # after every convolution of the discriminator, rounded to n/256, <= 0.99
+    # which networks have BatchNorm, after all convolutions except the outermost
     batch_norm: Literal["none", "generator", "both"] = "generator"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.dropout <= 0.99:
             raise UserError(f"networks.dropout must be in [0, 0.99], not {self.dropout}")
@@ -138,13 +139,13 @@ class Auxiliary(Convolutional):
 
     auxiliary: ClassVar[bool] = True
 
-    conditional: bool = True  # always
-    # numbers that minibatch discrimination adds to an image's features, >= 0; 0 = without it
+    conditional: bool = True  # must be true
+    # numbers that minibatch discrimination adds to an image's features, >= 0; 0 = turn it off
     minibatch_kernels: int = 32
     # length of each kernel's learned projection, >= 0; 0 = none, kernels compare channel means
     minibatch_dims: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         _check_conditional(self)
         kernels, dims = self.minibatch_kernels, self.minibatch_dims
@@ -154,8 +155,9 @@ class Auxiliary(Convolutional):
             )
         if kernels and not dims and WIDTHS[-1] % kernels:
             raise UserError(
-                f"networks.minibatch_kernels={kernels} cannot share {WIDTHS[-1]} channels evenly: "
-                "choose a power of 2, or learned projections with networks.minibatch_dims"
+                f"networks.minibatch_kernels={kernels} does not divide {WIDTHS[-1]} channels "
+                f"evenly: choose a power of 2 up to {WIDTHS[-1]}, or learned projections with "
+                "networks.minibatch_dims"
             )
 
     def _minibatch(self) -> tuple[int, int]:
@@ -202,7 +204,7 @@ class ACGANCelebA(Convolutional):
 
     widths: ClassVar[tuple[int, ...]] = (128,)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.conditional:
             raise UserError(

@@ -11,18 +11,19 @@ from remuda.errors import UserError
 from remuda.networks.layers import BatchNorm2d, Conv2d, Dropout, one_hot
 from remuda.networks.minibatch import MinibatchDiscrimination
 
-SLOPE = 0.2  # of every LeakyReLU
+SLOPE = 0.2  # negative slope of every LeakyReLU
 WIDTHS = (16, 32, 64, 128, 256, 512)  # channels of every convolutional discriminator
 
 
 class Generator(nn.Module):
-    """Replace the first places of the noise with the one-hot label, then apply the layers."""
+    """Replace the first numbers of the noise with the one-hot label, then apply the layers."""
 
     def __init__(self, layers: list[nn.Module], latent: int, num_labels: int):
         if num_labels >= latent:
             raise UserError(
-                f"networks.latent={latent} leaves no noise, because the labels of {num_labels} "
-                f"classes take its first places: set it to {num_labels + 1} or more"
+                f"networks.latent={latent} leaves no noise, because the one-hot labels of "
+                f"{num_labels} classes replace its first numbers: set it to at least "
+                f"{num_labels + 1}"
             )
         super().__init__()
         self.layers, self.num_labels = nn.Sequential(*layers), num_labels
@@ -81,7 +82,7 @@ class Discriminator(nn.Module):
         self.norms = nn.ModuleList(norms)
         self.dropout = Dropout(dropout, *shapes)
         num_features = math.prod(shapes[-1])
-        # Without a projection, comparing all pixels of every two images would be too expensive.
+        # Without a projection, comparing all pixels of every pair of images would be too expensive.
         self.pooled = num_dims == 0
         self.minibatch = None
         if num_kernels:

@@ -11,7 +11,7 @@ from remuda.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Networks(ABC):
-    """Hold the settings of a family: the ``networks`` section of a configuration.
+    """Settings of a family of networks: the ``networks`` section of a configuration.
 
     A generator maps noise (b, latent) and labels (b,) to images (b, *shape) in [-1, 1]. A
     discriminator maps images and labels to one real number per image, (b,): the logit of "real", or
@@ -19,7 +19,7 @@ class Networks(ABC):
     numerically safe. Unconditional networks ignore the labels.
 
     If ``auxiliary`` is set, the discriminator has an auxiliary classifier: it ignores the labels
-    and returns (b, 1 + num_classes), with that number in column 0, then the logits of the classes.
+    and returns (b, 1 + num_classes): column 0 is the number above, the others are class logits.
     """
 
     auxiliary: ClassVar[bool] = False
@@ -27,7 +27,7 @@ class Networks(ABC):
     latent: int = 100  # length of the noise vector, >= 1
     conditional: bool = False  # whether the one-hot label joins the noise
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.latent < 1:
             raise UserError(f"networks.latent must be at least 1, not {self.latent}")
 

@@ -3,8 +3,8 @@
 The W-CGAN is in tables I and II of the follow-up paper. Sizes follow from the data: the generator
 starts from a quarter of the resolution, and the discriminator halves it four times. At 32x32 the
 generator's input layer has the tables' 8192 outputs. The tables' 2048 inputs of the discriminator's
-last layer belong to 64x64 images; at 32x32 it has 512. docs/networks.md has this and the papers'
-other contradictions.
+last layer belong to 64x64 images; at 32x32 it has 512. docs/networks.md explains this and
+other contradictions in the papers.
 """
 
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ from remuda.errors import UserError
 from remuda.networks.base import Networks
 from remuda.networks.layers import BatchNorm2d, Conv2d, Dropout, UpsampledConv2d, one_hot
 
-SLOPE = 0.2  # of every LeakyReLU in the tables
+SLOPE = 0.2  # negative slope of every LeakyReLU in the tables
 
 
 @dataclass(frozen=True, kw_only=True)
 class DCGAN(Networks):
-    """Build up-sampling convolutions against strided ones."""
+    """Build a generator of up-sampling convolutions and a discriminator of strided ones."""
 
     # channels at the generator's start and the discriminator's end, a multiple of 8
     width: int = 128
     epsilon: float = 0.8  # of all BatchNorms except the first, > 0; the tables print 0.8
-    dropout: float = 0.25  # after every convolution of the discriminator, a multiple of 1/256
+    dropout: float = 0.25  # after every convolution of the discriminator, rounded to n/256, <= 0.99
     input_activation: Literal["relu", "leaky-relu"] = "relu"  # after the generator's input layer
     # conditional only: whether the discriminator also receives the label; in table 4 it does not
     judge_label: bool = True
-    # initial weights: PyTorch's own, or N(0, 0.02) as in Radford et al.
+    # initial weights: torch = PyTorch's own, normal = N(0, 0.02) as in Radford et al.
     weights: Literal["torch", "normal"] = "torch"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.width < 8 or self.width % 8:
             raise UserError(f"networks.width must be a multiple of 8, not {self.width}")
@@ -51,10 +51,10 @@ class DCGAN(Networks):
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         channels, size = _square(shape)
-        module = Discriminator(self, channels, size, self._num_judged_labels(num_classes))
+        module = Discriminator(self, channels, size, self._num_received_labels(num_classes))
         return self._initialised(module)
 
-    def _num_judged_labels(self, num_classes: int) -> int:
+    def _num_received_labels(self, num_classes: int) -> int:
         """Return the number of labels that the discriminator receives; 0 = it receives none."""
         return num_classes if self.conditional and self.judge_label else 0
 
@@ -70,7 +70,7 @@ class WCGAN(DCGAN):
 
     The table's critic uses BatchNorm, which conflicts with a gradient penalty: the gradient at an
     image then depends on the other images. The plain critic has neither BatchNorm nor dropout, and
-    trains every class of CIFAR-10.
+    learns every class of CIFAR-10.
     """
 
     input_activation: Literal["relu", "leaky-relu"] = "leaky-relu"
@@ -78,7 +78,7 @@ class WCGAN(DCGAN):
     # plain: channels after the first of four convolutions, >= 1; each further one doubles them
     critic_width: int = 64
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.critic_width < 1:
             raise UserError(f"networks.critic_width must be at least 1, not {self.critic_width}")
@@ -87,7 +87,7 @@ class WCGAN(DCGAN):
         if self.critic == "table":
             return super().discriminator(shape, num_classes)
         channels, size = _square(shape)
-        num_labels = self._num_judged_labels(num_classes)
+        num_labels = self._num_received_labels(num_classes)
         return self._initialised(PlainCritic(self.critic_width, channels, size, num_labels))
 
 
@@ -120,7 +120,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Halve the image with four strided convolutions, with dropout and BatchNorm."""
+    """Halve the image four times by strided convolutions, with dropout and BatchNorm."""
 
     def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
         super().__init__()
@@ -147,7 +147,7 @@ class Discriminator(nn.Module):
 
 
 class PlainCritic(nn.Module):
-    """Halve the image with four strided convolutions, without dropout and BatchNorm."""
+    """Halve the image four times by strided convolutions, without dropout or BatchNorm."""
 
     def __init__(self, width: int, channels: int, size: int, num_labels: int):
         super().__init__()

@@ -58,7 +58,7 @@ class Dropout(nn.Module):
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """Normalise batches; without the count of batches, which a fixed momentum does not need."""
+    """Normalise batches without counting them, because the momentum is fixed."""
 
     def __init__(self, num_features: int, eps: float):
         super().__init__(num_features, eps=eps, momentum=MOMENTUM)
@@ -74,7 +74,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         return super().forward(input)
 
     def formulas(self, input: Tensor) -> Tensor:
-        """Compute the same, written out, so that a compiler can fuse it.
+        """Compute the same result by explicit formulas, which a compiler can fuse.
 
         The library's BatchNorm under ``vmap`` would fold members and channels into one axis.
         """
@@ -107,7 +107,7 @@ class Conv2d(nn.Conv2d):
 class UpsampledConv2d(nn.Conv2d):
     """Up-sample by two (nearest neighbour) and apply a 3x3 convolution with padding 1, in one pass.
 
-    Each output pixel depends on only 2x2 different input pixels. So the two layers are equal to one
+    Each output pixel depends on only 2x2 different input pixels. So the two layers equal one
     transposed convolution with stride 2, whose 4x4 kernel is the 3x3 kernel smeared over 2x2
     pixels. This needs 4 multiplications instead of 9, and the enlarged image is never stored. The
     parameters are those of the 3x3 convolution.

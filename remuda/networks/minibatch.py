@@ -1,6 +1,6 @@
 """Compare the images of a batch with each other: minibatch discrimination.
 
-Salimans et al. 2016, "Improved techniques for training GANs", section 3.2.
+The method is that of Salimans et al. 2016, "Improved techniques for training GANs", section 3.2.
 """
 
 import torch

@@ -32,20 +32,20 @@ class MLP(Networks):
     num_hidden: int = 2  # hidden layers, >= 1
     activation: Literal["leaky-relu", "tanh", "relu"] = "leaky-relu"  # of the hidden layers
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden < 1 or self.num_hidden < 1:
             raise UserError("networks.hidden and networks.num_hidden must be at least 1")
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         num_labels = num_classes if self.conditional else 0
-        made = layers(self._widths(self.latent + num_labels, math.prod(shape)), self.activation)
-        return Generator(nn.Sequential(*made, nn.Tanh()), shape, num_labels)
+        modules = layers(self._widths(self.latent + num_labels, math.prod(shape)), self.activation)
+        return Generator(nn.Sequential(*modules, nn.Tanh()), shape, num_labels)
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         num_labels = num_classes if self.conditional else 0
-        made = layers(self._widths(math.prod(shape) + num_labels, 1), self.activation)
-        return Discriminator(nn.Sequential(*made), num_labels)
+        modules = layers(self._widths(math.prod(shape) + num_labels, 1), self.activation)
+        return Discriminator(nn.Sequential(*modules), num_labels)
 
     def _widths(self, num_in: int, num_out: int) -> list[int]:
         return [num_in, *[self.hidden] * self.num_hidden, num_out]
@@ -53,10 +53,10 @@ class MLP(Networks):
 
 def layers(widths: list[int], activation: str) -> list[nn.Module]:
     """Return linear layers from each width to the next, with activations between them."""
-    made: list[nn.Module] = []
+    modules: list[nn.Module] = []
     for before, after in itertools.pairwise(widths):
-        made += [nn.Linear(before, after), ACTIVATIONS[activation]()]
-    return made[:-1]
+        modules += [nn.Linear(before, after), ACTIVATIONS[activation]()]
+    return modules[:-1]
 
 
 class Generator(nn.Module):

@@ -1,8 +1,8 @@
 """Compute convolutions as matrix products, for compiled populations on a GPU.
 
 Under ``vmap`` a convolution whose weights differ between members becomes a grouped convolution, for
-which the libraries have few fast kernels. A matrix product becomes a batched product, which the
-hardware does best. The moves before and after the product are element-wise, first along rows and
+which the libraries have few fast kernels. A matrix product becomes a batched product, at which the
+hardware is fastest. The moves before and after the product are element-wise, first along rows and
 then along columns, so that a compiler fuses them with their neighbours, in the backward pass too.
 All public functions take and return (b, C, H, W).
 """
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-ALIGNMENT = 8  # numbers; tensor cores read rows that start at multiples of 16 bytes
+ALIGNMENT = 8  # numbers of 2 bytes; tensor cores read rows that start at multiples of 16 bytes
 
 
 def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
     """Apply a 3x3 convolution with padding 1: collect each output pixel's inputs, then multiply.
 
-    This pays if the input channels are few.
+    This is fast if there are few input channels.
     """
     num_out, num_in = weight.shape[:2]
     pixels = x.permute(0, 2, 3, 1)
@@ -56,7 +56,7 @@ def _halved_patches(x: Tensor) -> Tensor:
 def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Apply a 3x3 convolution with stride 1 and padding 1: multiply, then add shifted results.
 
-    This pays if the output channels are few.
+    This is fast if there are few output channels.
     """
     num_out, num_in = weight.shape[:2]
     batch, _, height, width = x.shape

@@ -1,4 +1,4 @@
-"""Index tables over a population (who is present, who receives from whom), and evolution."""
+"""Build index tables over a population (which members are present, and exchanges); evolve it."""
 
 from remuda.population.exchange import derangement, survivors
 

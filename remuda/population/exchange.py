@@ -1,4 +1,4 @@
-"""Random exchanges between members, and members that leave."""
+"""Draw exchanges between members, and the order in which members leave."""
 
 import torch
 from torch import Tensor
@@ -7,11 +7,11 @@ from remuda.tensors import random
 
 
 def derangement(key: int, alive: Tensor) -> Tensor:
-    """Return a table (N,) by which each living member receives from a different other member.
+    """Return a table (N,) in which each living member receives from a different other member.
 
-    The draw is uniform over all these tables: random orders are drawn until none leaves a member in
-    place. This takes 2.7 draws on average for any number of members. A single member keeps what it
-    has, and so do members that have left.
+    The draw is uniform over all these tables: random orders are drawn until one leaves no member in
+    place. This takes at most 3 draws on average, and 2.7 for large populations. A single member
+    keeps its own row, and so do members that have left.
     """
     places = alive.nonzero()[:, 0]
     source = torch.arange(len(alive))
@@ -27,7 +27,7 @@ def derangement(key: int, alive: Tensor) -> Tensor:
 
 
 def survivors(key: int, size: int, num_lost: int) -> Tensor:
-    """Return which of ``size`` members are left, (size,), after ``num_lost`` have left.
+    """Return which of ``size`` members remain, (size,), after ``num_lost`` have left.
 
     The key decides the order in which members leave. The last member always stays: an empty
     population has nothing to train.

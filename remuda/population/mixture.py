@@ -45,7 +45,7 @@ def _kernel(a: Tensor, b: Tensor) -> Tensor:
 
 
 def distance(weights: Tensor, means: Kernels) -> Tensor:
-    """Return the distance of a mixture (s,) from the real images; about 0 for real images."""
+    """Return the distance of a mixture (s,) from the real images; real images have about 0."""
     weights = weights.double()
     return weights @ means.within @ weights - 2.0 * weights @ means.across + means.real
 
@@ -77,8 +77,8 @@ def improve(
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
     """Return which generator makes the image of each row of noise (n, latent), by weight.
 
-    The choice depends only on that row. The fraction of a long sum is practically independent of
-    the noise itself, so every generator sees all kinds of noise.
+    The choice depends only on that row. The fractional part of a large sum is practically
+    independent of the noise itself, so every generator receives all kinds of noise.
     """
     place = (1000.0 * noise.double().sum(1)).remainder(1.0)
     steps = weights.double().cumsum(0)

@@ -1,4 +1,4 @@
-"""Evolution on losses (lower is better): fitness, selection and replacement."""
+"""Evolve individuals by their losses (lower is better): fitness and selection."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from remuda.tensors import random
 
-# From an individual's losses (..., opponents) and which opponents are present, to its fitness.
+# Each maps an individual's losses (..., opponents) and which opponents are present to its fitness.
 FITNESSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": lambda losses, present: torch.where(present, losses, 0.0).sum(-1) / present.sum(-1),
     "worst": lambda losses, present: torch.where(present, losses, -torch.inf).amax(-1),

@@ -56,7 +56,7 @@ class Links(NamedTuple):
 
 
 def links(table: Tensor, alive: Tensor, num_slots: int) -> Links:
-    """Return neighbourhoods without the cells that have left; these keep only themselves."""
+    """Return neighbourhoods without the cells that have left; those cells keep only themselves."""
     cells = torch.arange(len(table))[:, None]
     table = torch.cat([table, cells.expand(-1, num_slots - table.shape[1])], 1)
     present = alive[table] & alive[:, None]
@@ -78,7 +78,7 @@ def scheduled_links(
 
 
 def read_schedule(text: str) -> dict[int, str]:
-    """Return neighbourhoods by the round they start with, from "51: moore, 101: none"."""
+    """Parse a schedule such as "51: moore, 101: none" into neighbourhoods by first round."""
     schedule: dict[int, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         start, colon, kind = (part.strip() for part in entry.partition(":"))

@@ -1,7 +1,7 @@
-"""Scores: compare generated images with real ones, and state the protocol in the name.
+"""Compare generated images with real ones, by scores whose names state the protocol.
 
-An ``Evaluator`` knows the real images and gives all scores of samples. The measures themselves are
-plain functions of features. Importing this package does not import PyTorch; using a name does.
+An ``Evaluator`` holds the real images and returns all scores of samples. The measures themselves
+are plain functions of features. Importing this package does not import PyTorch; using a name does.
 """
 
 from typing import TYPE_CHECKING

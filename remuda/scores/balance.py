@@ -1,4 +1,4 @@
-"""The balance of classes: do generated images spread over the classes as the data do?"""
+"""Measure whether generated images spread over the classes as the data do."""
 
 import torch
 from torch import Tensor

@@ -1,6 +1,6 @@
-"""Reject input that no score can describe, with the same messages for all scores.
+"""Reject input that cannot be scored, with the same messages for all scores.
 
-``name`` says whose features they are: "real images", "generated images of class 3".
+``name`` says which images the features describe: "real images", "generated images of class 3".
 """
 
 import torch
@@ -36,8 +36,8 @@ def check_rows(features: Tensor, name: str, at_least: int) -> None:
         )
     if not all(bool(chunk.isfinite().all()) for chunk in features.split(8192)):
         raise UserError(
-            f"the features of the {name} hold NaN or infinity, so they have no score: check "
-            "whether the training diverged, and score an earlier checkpoint"
+            f"the features of the {name} contain NaN or infinity, so they cannot be scored: "
+            "check whether the training diverged, and score an earlier checkpoint"
         )
 
 
@@ -45,8 +45,8 @@ def check_spread(spread: float, scale: float, name: str) -> None:
     """Raise if the spread of features is rounding error, relative to their scale."""
     if spread <= EQUAL * scale:
         raise UserError(
-            f"all {name} are equal, so they have no score: check whether the generator collapsed, "
-            "and score an earlier checkpoint"
+            f"all {name} are equal, so they cannot be scored: check whether the generator "
+            "collapsed, and score an earlier checkpoint"
         )
 
 
@@ -62,8 +62,8 @@ def check_widths(real: int, fake: int) -> None:
 def check_probabilities(probabilities: Tensor, at_least: int) -> None:
     """Raise unless rows sum to 1, are numerous enough, and are not all equal.
 
-    Equal means the same bits here. A network that is certain of the only class that a generator
-    makes gives rows that are very close, and they have a score. Only equal images give equal bits.
+    Here, equal means equal to the last bit. If a generator makes only one class and the network is
+    certain of it, the rows are very close but can be scored. Only equal images give equal bits.
     """
     check_rows(probabilities, "generated images", at_least)
     error = (probabilities.double().sum(1) - 1).abs().max()

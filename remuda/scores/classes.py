@@ -1,4 +1,4 @@
-"""Scores of each class separately, so that healthy classes cannot hide a collapsed one."""
+"""Score each class separately, so that healthy classes cannot hide a collapsed one."""
 
 from collections.abc import Iterator, Sequence
 
@@ -90,7 +90,7 @@ def collapsed_classes(
 
 
 def mean_distance(features: Tensor) -> float:
-    """Return the mean Euclidean distance of two different rows; 0 if all are equal to rounding."""
+    """Return the mean Euclidean distance of two rows; 0 if all are equal up to rounding."""
     spread = (features.amax(0) - features.amin(0)).max()
     if float(spread) <= EQUAL * float(features.abs().max()):
         return 0.0

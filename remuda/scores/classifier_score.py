@@ -1,7 +1,7 @@
 """The Inception score: is a classifier certain of each image, and do the images cover many classes?
 
 Salimans et al., "Improved techniques for training GANs", 2016: exp(E KL(p(y|x) || p(y))). With
-another classifier it is the MNIST score and similar scores.
+another classifier it is named after the data, such as MNIST score.
 """
 
 import torch
@@ -11,7 +11,7 @@ from remuda.errors import UserError
 from remuda.scores.checks import check_probabilities
 from remuda.tensors import random
 
-_ORDER = random.key(0, "scores/inception-score")
+_ORDER = random.key(0, "scores/inception-score")  # of the shuffled images
 
 
 def inception_score(
@@ -21,8 +21,8 @@ def inception_score(
 
     The worst mean is 1, the best is the number of classes. p(y) is the mean of p(y|x) over the
     split. The deviation divides by num_splits, not num_splits - 1, as in the paper's code.
-    ``key`` shuffles the images first: sorted by class, a split would hold only one class. Splits
-    differ in size by at most 1.
+    ``key`` shuffles the images first, because a split of images sorted by class would hold only one
+    class. Splits differ in size by at most 1.
     """
     if num_splits < 1:
         raise UserError(
@@ -38,6 +38,6 @@ def inception_score(
 def _score(probabilities: Tensor) -> Tensor:
     p = probabilities.double()
     marginal = p.mean(0)
-    # xlogy: a class that never occurs adds 0
+    # With xlogy, a class that never occurs adds 0.
     divergences = torch.xlogy(p, p) - torch.xlogy(p, marginal)
     return divergences.sum(1).mean().exp()

@@ -1,4 +1,4 @@
-"""The settings of a run's scores, and the names of the kinds of scores."""
+"""Define the settings of a run's scores, and the names of the kinds of scores."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -27,17 +27,17 @@ KINDS: "Choices[Kind]" = Choices(
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig:
-    """Which scores evaluate a herd's samples, and how often."""
+    """Choose the scores of a run's samples, and how often to compute them."""
 
-    every: int = 0  # rounds between scores during training, and after the last; 0 = no scores
-    # such as "fid,kid"; auto: those that suit the data, all: every kind that is possible
+    every: int = 0  # rounds between scores; the last round is also scored; 0 = no scores
+    # such as "fid,kid"; auto: kinds that suit the data; all: every kind that is possible
     kinds: str = "auto"
     samples: int = 10_000  # generated images, >= 2
     reference: Literal["train", "test"] = "train"  # split that samples are compared with
     # auto: Inception for colour images, else as train: a classifier of the data's own classes
     classifier: Literal["auto", "train"] = "auto"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.every < 0:
             raise UserError(f"scores.every must be at least 0, not {self.every}")
         parse_kinds(self.kinds)

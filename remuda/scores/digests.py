@@ -1,4 +1,4 @@
-"""Short digests that identify the images and weights behind a score."""
+"""Compute short digests that identify the images and weights behind a score."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ def image_digest(images: Tensor) -> str:
 
 def tensor_digest(tensors: Mapping[str, Tensor]) -> str:
     """Return the digest of named tensors, such as weights; the order of names does not matter."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        _update(found, tensor)
-    return found.hexdigest()[:LENGTH]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        _update(digest, tensor)
+    return digest.hexdigest()[:LENGTH]
 
 
 def text_digest(text: str) -> str:
@@ -28,7 +28,7 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
 
-def _update(found: "hashlib._Hash", tensor: Tensor) -> None:
+def _update(digest: "hashlib._Hash", tensor: Tensor) -> None:
     flat = tensor.detach().reshape(-1)
     for part in flat.split(_BLOCK // max(1, flat.element_size())):
-        found.update(part.cpu().contiguous().numpy().data)
+        digest.update(part.cpu().contiguous().numpy().data)

@@ -1,4 +1,4 @@
-"""Squared Euclidean distances between all rows of two matrices, one block of rows at a time."""
+"""Compute squared distances between all rows of two matrices, one block of rows at a time."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ TIE = 1e-12
 def blocks(rows: Tensor, columns: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yield for each block of rows its slice and its squared distances to all columns.
 
-    Distances are (block, len(columns)), float64, at least 0.
+    Distances are Euclidean, (block, len(columns)), float64, at least 0.
     """
     centre = columns.mean(0, dtype=torch.float64)  # smaller terms, less cancellation
     y = columns.double() - centre
@@ -30,7 +30,7 @@ def blocks(rows: Tensor, columns: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def blocks_of_pairs(rows: Tensor, own: float) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the same between the rows themselves; ``own`` replaces a row's distance to itself."""
+    """Yield the same for all pairs of rows; ``own`` replaces a row's distance to itself."""
     for place, distances in blocks(rows, rows):
         distances.diagonal(place.start).fill_(own)
         yield place, distances

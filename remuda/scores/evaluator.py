@@ -1,4 +1,4 @@
-"""Evaluate samples: put feature extractor, reference and kinds together."""
+"""Evaluate samples with a feature extractor, a reference and the kinds of scores."""
 
 import time
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Evaluator:
         classes: Sequence[str] | None = None,
     ):
         self.config, self.notify = config, notify
-        # The reference is the whole split, whatever part of the data the run was trained on.
+        # The reference is the whole split, even if the run was trained on a part of the data.
         data = replace(data, limit=0, partition="auto")
         dataset, other = load_data(data, config.reference), self._load_other_split(data)
         if classes is not None and list(classes) != list(dataset.classes):
@@ -54,7 +54,7 @@ class Evaluator:
         if not self.is_points:
             self.extractor = find_extractor(data, dataset.shape, config.classifier, device, notify)
         self.has_other_split = other is not None
-        # Kinds that are not possible fail here, before features are computed or a herd is trained.
+        # Kinds that are not possible fail here, before features are computed or training starts.
         self._select_kinds(has_labels=self.num_labels > 0)
         self.reference = make_reference(dataset, config.reference, self.extractor, device, notify)
         self.held_out = None
@@ -82,8 +82,8 @@ class Evaluator:
         start = time.perf_counter()
         if len(images) > 1 and bool((images == images[:1]).all()):
             raise UserError(
-                f"all {len(images):,} samples are equal, so they have no score: the generator has "
-                "collapsed; score an earlier checkpoint"
+                f"all {len(images):,} samples are equal, so they cannot be scored: the generator "
+                "has collapsed; score an earlier checkpoint"
             )
         features = None if self.extractor is None else self.extractor(images)
         subject = Subject(images, labels, self.num_labels, features, seed)
@@ -156,13 +156,13 @@ class Evaluator:
         ]
 
     def _score_name(self, part: str) -> str:
-        """Name an Inception score by another classifier than Inception after the data."""
+        """Return a score's name; without Inception, the Inception score is named after the data."""
         if part != "is" or isinstance(self.extractor, Inception):
             return part
         return self.reference.name.split(":")[0] + "-score"
 
     def _basis(self, extractor: FeatureExtractor | None) -> str:
-        """Return the last part of a score's name: what the score was computed from."""
+        """Return the last part of a score's name: the feature extractor, or pixels."""
         if extractor is not None:
             return extractor.name.split("-")[0]
         return "" if self.is_points else "pixels"

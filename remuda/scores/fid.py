@@ -1,4 +1,4 @@
-"""The Fréchet distance between two Gaussians; with Inception features it is the FID.
+"""Compute the Fréchet distance between two Gaussians; with Inception features it is the FID.
 
 Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium",
 2017. With means m and covariances A, B: |m_a - m_b|^2 + tr A + tr B - 2 tr (A B)^(1/2).
@@ -25,7 +25,7 @@ def frechet_distance(a: Gaussian, b: Gaussian) -> float:
         a, b = b, a  # the side with fewer images may have the thinner factor: a smaller product
     covariance_a, covariance_b = a.covariance, b.covariance.to(a.mean.device)
     factor = _factor(covariance_a)
-    # F F^T = A, so F^T B F has the eigenvalues of A B that are not 0. It is symmetric, so that
+    # F F^T = A, so F^T B F has the eigenvalues of A B that are not 0. It is symmetric, so
     # they are real, and at least 0 up to rounding.
     product = factor.T @ covariance_b @ factor
     eigenvalues = torch.linalg.eigvalsh((product + product.T) / 2)
@@ -38,8 +38,8 @@ def frechet_distance(a: Gaussian, b: Gaussian) -> float:
 def _factor(covariance: Tensor) -> Tensor:
     """Return F (d, rank) with F F^T = covariance."""
     eigenvalues, vectors = torch.linalg.eigh(covariance)
-    # An eigenvalue of 0 comes out as rounding noise, and its root would be 1e8 times the noise:
-    # leave it out.
+    # Leave out eigenvalues of 0: they come out as rounding noise, and their roots would be 1e8
+    # times as large.
     noise = len(covariance) * torch.finfo(torch.float64).eps * eigenvalues[-1]
     kept = eigenvalues > noise
     return vectors[:, kept] * eigenvalues[kept].sqrt()

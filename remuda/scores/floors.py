@@ -1,4 +1,4 @@
-"""Floors: the same scores of real images that are not in the reference, kept in the cache."""
+"""Compute floors, the same scores of real images outside the reference, and cache them."""
 
 import json
 import math
@@ -48,7 +48,7 @@ class Floors:
             return NONE
         if not kind.uses_features:
             return NONE
-        # Rows are in the order of the split and spread over the classes: equal steps keep that.
+        # Rows are in the order of the split and spread over the classes; equal steps keep both.
         count = min(num_samples, len(held_out.rows))
         chosen = torch.linspace(0, len(held_out.rows) - 1, count).round().long()
         labels = held_out.sample_labels[chosen]

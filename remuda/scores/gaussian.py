@@ -1,4 +1,4 @@
-"""Mean and covariance of features, accumulated batch by batch."""
+"""Accumulate the mean and covariance of features, batch by batch."""
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ class Gaussian:
 
     @property
     def covariance(self) -> Tensor:
-        """Return the covariance, (d, d) float64, symmetric to the bit."""
+        """Return the covariance, (d, d) float64, exactly symmetric."""
         self._need(2)
         return (self._scatter + self._scatter.T) / (2.0 * (self.count - 1))
 
@@ -75,7 +75,7 @@ class Gaussian:
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> "Gaussian":
         """Restore a Gaussian from ``tensors()``, on their device."""
-        remedy = "delete the file; it is then rebuilt"
+        remedy = "delete the file to rebuild it"
         if set(tensors) != {"count", "mean", "scatter"} or tensors["mean"].ndim != 1:
             raise UserError(f"these tensors are not statistics of features: {remedy}")
         count, mean, scatter = tensors["count"], tensors["mean"], tensors["scatter"]
@@ -100,7 +100,7 @@ class Gaussian:
         """Join ``count`` rows with this mean; add the scatter of ``centred`` (n, d)."""
         total = self.count + count
         shift = mean - self._mean
-        # The distance of the two means adds the scatter of one more row.
+        # The difference of the two means adds the scatter of one more row.
         between = shift * (self.count * count / total) ** 0.5
         rows = torch.cat([centred, between[None]])
         self._scatter.addmm_(rows.T, rows)
@@ -110,13 +110,13 @@ class Gaussian:
     def _check_width(self, width: int) -> None:
         if width != self.width:
             raise UserError(
-                f"these statistics have {self.width} features per image, but {width} arrived: use "
-                "the same feature extractor for all images"
+                f"these statistics have {self.width} features per image, but the new features have "
+                f"{width}: use the same feature extractor for all images"
             )
 
     def _need(self, count: int) -> None:
         if self.count < count:
             raise UserError(
-                f"a mean needs at least 1 image and a covariance 2, but {self.count} arrived: add "
-                "features first"
+                "a mean needs at least 1 image and a covariance at least 2, but these statistics "
+                f"have {self.count}: add features first"
             )

@@ -1,4 +1,4 @@
-"""The kernel distance; with Inception features it is the KID.
+"""Compute the kernel distance; with Inception features it is the KID.
 
 Binkowski et al., "Demystifying MMD GANs", 2018: the squared maximum mean discrepancy between the
 features of real and generated images under the kernel k(x, y) = (x.y / d + 1)^3, estimated without
@@ -24,7 +24,7 @@ def kernel_distance(
     subsets may share images. The estimates have no bias: up to chance, the mean does not depend on
     the number of images, and it may fall a little below 0. The standard deviation is that of the
     estimates about their mean, divided by num_subsets, not num_subsets - 1, as in the paper's code:
-    it says how far the estimate of *one* subset strays. The error of the mean is smaller, but not
+    it tells how much the estimate of *one* subset varies. The error of the mean is smaller, but not
     by the root of num_subsets, because the subsets overlap.
     """
     if num_subsets < 1 or subset_size < 2:

@@ -1,4 +1,4 @@
-"""The kinds of scores: what each one needs, and how it is measured.
+"""Define the kinds of scores: what each one needs, and how it is measured.
 
 ``remuda.scores.config.KINDS`` gives them their names.
 """
@@ -27,7 +27,7 @@ from remuda.tensors import random
 MAX_SUBSET, MAX_CLASS_SUBSET = 1000, 100  # images in a subset for KID, and for KID of one class
 MAX_COPIES = 1000  # samples whose nearest training images are searched
 
-# What a kind may need, and what to tell users who do not have it.
+# What a kind may need, and what to tell users if it is missing.
 NEEDS = {
     "images": "it compares images, not points",
     "points": "it evaluates the points of ring and grid, not images",
@@ -36,9 +36,13 @@ NEEDS = {
         "the data folder"
     ),
     "classifier": "it needs a classifier of the data's own classes: use --classifier train",
-    "labels": "it needs a model that can be asked for labels",
+    "labels": (
+        "it needs a model that can be asked for labels: train one with the strategy "
+        "class-parallel or with networks.conditional=true"
+    ),
     "held-out": (
-        "it needs real images that are not in the reference, but the data have no other split"
+        "it needs real images that are not in the reference, but the data have no other split: add "
+        "one, or leave the score out"
     ),
     "trained-on": "it searches for copies of training images: use --reference train",
 }
@@ -49,7 +53,7 @@ class Subject(NamedTuple):
 
     images: Tensor  # (n, C, H, W) uint8; points (n, 2, 1, 1)
     labels: Tensor | None  # (n,), if the model was asked for labels
-    num_labels: int  # that the model can be asked for; these images need not have all of them
+    num_labels: int  # labels that the model can be asked for; these images may have fewer
     features: Features | None
     seed: int  # of random subsets
 

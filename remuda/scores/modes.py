@@ -1,4 +1,4 @@
-"""Modes that a generator of points covers; the data sets `ring` and `grid` have known modes.
+"""Count the modes that generated points cover; the modes of `ring` and `grid` are known.
 
 The measures are those of Srivastava et al., "VEEGAN", 2017, and of Lin et al., "PacGAN", 2018.
 Points and centres are scaled into (-1, 1), as the data set stores them and generators make them.
@@ -32,9 +32,9 @@ class ModeResult(NamedTuple):
     num_modes: int
     num_covered: int
     high_quality: float  # part of the samples
-    # of the nearest modes of all samples from equal shares, 0 to 1
+    # distance between the shares of the samples nearest to each mode and equal shares, 0 to 1
     total_variation: float
-    reverse_kl: float  # of the same: KL(generated || equal), 0 to log(num_modes)
+    reverse_kl: float  # of the same shares: KL(generated || equal), 0 to log(num_modes)
 
 
 def mode_scores(points: Tensor, modes: Modes) -> ModeResult:

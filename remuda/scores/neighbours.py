@@ -1,4 +1,4 @@
-"""The training images nearest to each sample: does the generator copy?"""
+"""Find the training images nearest to each sample, and measure whether the generator copies."""
 
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
     quality. The held-out images must not be duplicates of training images.
     """
     if not 0 < quantile < 1:
-        raise UserError(f"quantile must lie between 0 and 1, not {quantile}: 0.01 is customary")
+        raise UserError(f"quantile must lie between 0 and 1, not {quantile}: use 0.01")
     check_features(fake, "generated images")
     check_features(held_out, "held-out images", at_least=round(1 / quantile))
     check_features(training, "training images")

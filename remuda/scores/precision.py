@@ -1,4 +1,4 @@
-"""Arithmetic of feature extractors: full float32, and the same bits each time."""
+"""Make feature extractors compute in full float32, with the same bits each time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The real images that samples are compared with; their features are computed once and cached."""
+"""Prepare the real images that samples are compared with; compute and cache their features."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from remuda.scores.gaussian import Gaussian
 from remuda.system.text import Notify
 
 SAMPLE = 10_000  # images whose features are kept; mean and covariance are those of all images
-_CHUNK = 5_000  # images between two updates of the statistics
+_CHUNK = 5_000  # images per update of the statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Reference:
     images: Tensor
     labels: Tensor
     digest: str  # of the images
-    key: str  # digest of images and labels, which together decide whose features are kept
+    key: str  # digest of images and labels, which decide the images whose features are kept
     gaussian: Gaussian | None  # of the features of all images; None without a feature extractor
     features: Features | None  # of the images at ``rows``
     rows: Tensor  # spread evenly over the classes

@@ -1,4 +1,4 @@
-"""What a strategy is: settings, and pure functions from the state of a round to the next."""
+"""Define a strategy: settings, and pure functions from one round's state to the next."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Context:
     gan: GAN
     seed: int
     shares: tuple[int, ...] = ()  # images of each member; empty if they do not matter
-    features: FeatureExtractor = pixels  # what images are compared by
+    features: FeatureExtractor = pixels  # images are compared by these features
 
 
 class TrafficPlan(NamedTuple):
@@ -72,7 +72,7 @@ class Strategy(Settings, ABC):
     on_failure: ClassVar[Literal["drop", "move"]] = "move"
     # Partitions of the data that suit the method; data.partition = "auto" takes the first.
     partitions: ClassVar[tuple[str, ...]]
-    # Speed-ups that the method's paper reports: name of the population -> (cores, speed-up).
+    # Speed-ups that the method's paper reports, by population: (cores, speed-up).
     paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {}
 
     def prepare(
@@ -86,8 +86,8 @@ class Strategy(Settings, ABC):
     ) -> Context:
         """Return the context for these networks, images of this shape, and this seed.
 
-        ``shares`` holds the number of images of each member. ``features`` maps images to what they
-        are compared by; the default is their pixels.
+        ``shares`` holds the number of images of each member. ``features`` maps images to the
+        features by which they are compared; the default is their pixels.
         """
         context = Context(
             gan=self.build_gan(networks, shape, num_classes),
@@ -135,7 +135,7 @@ class Strategy(Settings, ABC):
 
     @abstractmethod
     def num_members(self, requested: int, num_classes: int) -> int:
-        """Return the size of the population; requested 0 means the method's natural size.
+        """Return the size of the population; if 0 is requested, the method's default size.
 
         Raise a UserError if the request cannot be met.
         """
@@ -145,14 +145,14 @@ class Strategy(Settings, ABC):
         return gan.num_classes if gan.networks.conditional else 0
 
     def grow(self, times: int, members: int) -> tuple[Self, int]:
-        """Return the strategy and ``run.members`` of a population ``times`` as large.
+        """Return the strategy and ``run.members`` of a population that is ``times`` times as large.
 
         If ``run.members`` is 0, the population has ``times`` members.
         """
         return self, times * max(1, members)
 
     def rows(self, state: Any) -> Tree:
-        """Return the part of a state that is rows; the rest belongs to the server."""
+        """Return the part of a state that consists of rows; the rest belongs to the server."""
         return state
 
     def with_rows(self, state: Any, rows: Tree) -> Any:

@@ -6,7 +6,7 @@ MPI.
 
     cell <- neighbours    centres: G and D with their optimizers and learning rates
     cell                  fitness of every G against every D of the neighbourhood, and the reverse
-                          tournaments decide who trains (or the cell's own individuals do)
+                          tournaments decide which train (or the cell's own individuals do)
                           mutate learning rates, train over the batches against drawn opponents
                           trained individuals stay if they are fitter than the cell's own
     cell <- neighbours    features of the new centres' samples
@@ -45,7 +45,7 @@ from remuda.tensors.functions import Partial
 
 
 class Cell(NamedTuple):
-    """Rows of the state."""
+    """The state, with one row per cell."""
 
     sides: Sides  # the cell's own individuals, the centre first
     around: Tensor  # (s,) ids of its neighbourhood, itself first
@@ -56,7 +56,10 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Cellular(Strategy):
-    """The defaults are the paper's table I, except the grid and skip_discriminator (1 there)."""
+    """Cellular training.
+
+    The defaults are those of the paper's table I, except the grid and skip_discriminator (1 there).
+    """
 
     height: int = 2  # rows of the grid, >= 1
     width: int = 2  # columns, >= 1
@@ -66,31 +69,31 @@ class Cellular(Strategy):
     population: int = 1  # individuals of each side in a cell, >= 1
     # How an individual's losses against the neighbourhood become its fitness.
     fitness: Literal["mean", "worst", "best"] = "mean"
-    # Who trains: winners of tournaments, or the cell's own individuals against all neighbours.
+    # Which individuals train: winners of tournaments, or the cell's own against all neighbours.
     selection: Literal["tournament", "none"] = "tournament"
     tournament_size: int = 2  # contenders, >= 1
     # When trained individuals replace the cell's own: if they are fitter, or always.
     replacement: Literal["better", "always"] = "better"
-    skip_discriminator: int = 0  # batches after each on which only generators learn, >= 0
+    skip_discriminator: int = 0  # batches of a turn on which only generators learn, >= 0
     lr_mutation: float = 1e-4  # standard deviation of a learning rate's steps, >= 0; 0 = none
     lr_mutation_probability: float = 0.5  # for each individual that trains, 0 to 1
     mixture_mutation: float = 0.01  # standard deviation of a weight's steps, > 0
     mixture_samples: int = 256  # images of each generator by which mixtures are compared, >= 2
-    # What images are compared by; network: the features of the scores' network.
+    # Features by which images are compared; network: those of the network that scores use.
     mixture_by: Literal["pixels", "network"] = "pixels"
     # When a generator's loss is drawn from three: never, at its creation, at every update.
     mustangs: Drawing = "none"
     lose_every: int = 0  # rounds after which one more cell leaves, up to the last; 0 = never
 
     partitions: ClassVar[tuple[str, ...]] = ("all", "subset", "iid", "class", "dirichlet")
-    # Table III of the paper. One core more than cells: the coordinator's.
+    # Table III of the paper. The coordinator has a core of its own.
     paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {
         "2x2": (5, 8.53),
         "3x3": (10, 13.65),
         "4x4": (17, 15.17),
     }
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         bounds = dict.fromkeys(("height", "width", "population", "tournament_size"), 1)
         bounds |= dict.fromkeys(("skip_discriminator", "lr_mutation", "lose_every"), 0)
@@ -187,7 +190,7 @@ class Cellular(Strategy):
         contest = self.evolution(context.gan).contest
 
         def create(member: int) -> Cell:
-            # A cell's first individual has the seed of an only one.
+            # A cell's first individual has the same key as in a population of 1.
             numbers = [(), *((i,) for i in range(1, self.population))]
             keys = [random.key(context.seed, "init", member, *number) for number in numbers]
             return Cell(
@@ -263,7 +266,7 @@ class Cellular(Strategy):
 
     @property
     def search(self) -> MixtureSearch:
-        """How the weights of mixtures evolve."""
+        """The search by which the weights of mixtures evolve."""
         return MixtureSearch(self.mixture_samples, self.mixture_mutation)
 
     def generate(self, context: Context, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:

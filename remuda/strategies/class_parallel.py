@@ -34,8 +34,8 @@ class ClassParallel(Strategy):
     def num_members(self, requested: int, num_classes: int) -> int:
         if requested > num_classes:
             raise UserError(
-                f"class-parallel trains one member per class: run.members={requested} is more than "
-                f"the data's {num_classes} classes"
+                f"run.members={requested} is more than the data's {num_classes} classes, but "
+                "class-parallel trains one member per class: leave run.members at 0"
             )
         return requested or num_classes
 

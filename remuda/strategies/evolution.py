@@ -1,4 +1,4 @@
-"""The evolution of the individuals of cells: selection, mutation, opponents, replacement."""
+"""Evolve the individuals of cells: selection, mutation, opponents, replacement."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ from remuda.tensors import random, trees
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evolution:
-    """The rules; the settings are those of ``Cellular``.
+    """The rules of evolution; their settings are those of ``Cellular``.
 
     ``own`` are the individuals of a cell, ``centres`` those of its neighbourhood, itself first, and
-    ``present`` (s,) tells which of these are there. Fitness is measured on ``images`` and
+    ``present`` (s,) tells which centres exist. Fitness is measured on ``images`` and
     ``labels``.
     """
 
@@ -42,7 +42,7 @@ class Evolution:
         labels: Tensor,
         key: Tensor,
     ) -> Sides:
-        """Return who trains: winners of tournaments in the neighbourhood, or the cell's own."""
+        """Return the individuals that train: winners of tournaments, or the cell's own."""
         if self.selection == "none":
             return own
         everyone, there = self._everyone(own, centres, present)
@@ -79,7 +79,7 @@ class Evolution:
         labels: Tensor,
         key: Tensor,
     ) -> Sides:
-        """Return who stays, the fittest first: of own and trained, or of the trained only."""
+        """Return the survivors, the fittest first: of own and trained, or only of the trained."""
         candidates = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
         everyone, there = self._everyone(candidates, centres, present)
         fitnesses = self._fitnesses(everyone, there, images, labels, key)
@@ -92,7 +92,7 @@ class Evolution:
         return Sides(*kept)
 
     def _everyone(self, own: Sides, centres: Sides, present: Tensor) -> tuple[Sides, Tensor]:
-        """Return the cell's own individuals and its neighbours' centres, and who is present."""
+        """Return the cell's own individuals with its neighbours' centres, and which are present."""
         everyone = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), own, centres)
         return everyone, torch.cat([present[:1].expand(len(own.generators.lr)), present[1:]])
 
@@ -112,9 +112,9 @@ class Evolution:
     # For all cells hosted here
 
     def opponents(self, centres: Sides) -> Sides | tuple[()]:
-        """Return whom the chosen meet in addition to each other.
+        """Return the opponents that the chosen individuals meet in addition to each other.
 
-        Without selection these are the neighbours' centres as they were; otherwise nobody.
+        Without selection these are the neighbours' centres as they were; with it there are none.
         """
         if self.selection == "tournament" or centres.generators.lr.shape[1] == 1:
             return ()

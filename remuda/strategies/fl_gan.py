@@ -36,17 +36,17 @@ class FLGAN(Strategy):
     """Federated averaging; the state has one pair per worker."""
 
     epochs: int = 1  # E in the paper: local passes over the data between two averagings, >= 1
-    # Part of the members that take part in a round, drawn for each round, 0 < fraction <= 1.
+    # Part of the members that is active in a round, drawn for each round, 0 < fraction <= 1.
     fraction: float = 1.0
     sync: Literal["both", "generator", "discriminator"] = "both"  # what is averaged
-    # Adam's moments of the averaged networks.
+    # What happens to Adam's moments of the averaged networks.
     sync_optimizer: Literal["keep", "average", "reset"] = "keep"
     local_norms: bool = False  # FedBN: normalisation layers stay local
 
     on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.epochs < 1:
             raise UserError(f"strategy.epochs must be at least 1, not {self.epochs}")
@@ -113,14 +113,14 @@ class FLGAN(Strategy):
             second = _mean_except(engine, moments.second, local, weights)
             moments = Moments(first, second, engine.mean(moments.steps, weights))
         elif self.sync_optimizer == "reset":
-            # Local tensors' moments too: all tensors share the count of updates.
+            # Reset those of local tensors too, because all tensors share one count of updates.
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
 
     def local_names(self, network: nn.Module) -> set[str]:
-        """Return the tensors that are not averaged.
+        """Return the names of the tensors that are not averaged.
 
-        They are singular vectors, whose signs are arbitrary, and the layers of FedBN.
+        They are singular vectors, whose signs are arbitrary, and with FedBN also the norms.
         """
         local = vector_names(network)
         if self.local_norms:
@@ -128,7 +128,7 @@ class FLGAN(Strategy):
         return local
 
     def resize(self, state: Pair, size: int) -> Pair:
-        """Give late members a copy of another member's pair."""
+        """Give each new member a copy of another member's pair."""
         return trees.resize(state, size)
 
     def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:

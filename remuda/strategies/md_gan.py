@@ -60,12 +60,12 @@ class Iteration(NamedTuple):
     noise: Tensor  # (k, b, latent): noise of X(1) ... X(k)
     classes: Tensor  # (k, b): labels of X(1) ... X(k)
     places: Tensor  # (N, 2): which of the k batches are each worker's X_g and X_d
-    weights: Tensor  # (N,): what each worker's feedback counts; they add up to 1
+    weights: Tensor  # (N,): the weight of each worker's feedback; all weights sum to 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class MDGAN(Strategy):
-    """``discriminator_steps`` is the paper's L; all L steps use the same two batches."""
+    """MD-GAN; ``discriminator_steps`` is the paper's L. All L steps use the same two batches."""
 
     # k in the paper, 1 to members; log: the integer part of log2(members).
     num_fake_batches: int | Literal["log"] = "log"
@@ -77,7 +77,7 @@ class MDGAN(Strategy):
     on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("swap_every", "lose_every"):
             if getattr(self, name) < 0:
@@ -270,7 +270,7 @@ class MDGAN(Strategy):
         return state._replace(workers=rows)
 
     def resize(self, state: State, size: int) -> State:
-        """Give late workers a copy of another worker's discriminator, as in section IV-A."""
+        """Give each new worker a copy of another worker's discriminator, as in section IV-A."""
         if self.lose_every:
             raise UserError(
                 "strategy.lose_every removes the members that the run started with, one after the "

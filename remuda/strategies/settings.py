@@ -1,4 +1,4 @@
-"""The settings that all strategies share, and the GAN that they describe."""
+"""Define the settings that all strategies share, and build the GAN that they describe."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,24 +7,24 @@ from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
 from remuda.networks import Networks
 
+LossName = Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The keys of the section ``strategy`` of a configuration that all strategies have."""
+    """The keys that all strategies have in the ``strategy`` section of a configuration."""
 
-    batch_size: int = 64  # images that a member sees in one update, >= 1
+    batch_size: int = 64  # real images of a member in one update, >= 1
     # Generator updates in a round, >= 0; 0 = one pass over the average share of the data.
     steps_per_round: int = 0
     discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
-    loss: Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"] = (
-        "non-saturating"
-    )
+    loss: LossName = "non-saturating"
     # auto: penalty for the wasserstein loss, none for the others.
     lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"
     clip: float = 0.01  # lipschitz = clip: bound of the critic's weights, > 0
     penalty: float = 10.0  # lipschitz = penalty: weight of the gradient penalty, > 0
-    # Discriminators see all images, real and fake, with two random changes. Both settings are parts
-    # of the image's side, 0 <= x < 1: the largest shift, and the side of a square that is cut out.
+    # Discriminators receive all images, real and fake, with two random changes. Both settings are
+    # parts of the image's side, 0 <= x < 1: the largest shift, and the side of a square cut-out.
     shift: float = 0.0
     cutout: float = 0.0
     label_smoothing: float = 0.0  # real images count as 1 minus this, 0 <= s < 1
@@ -36,7 +36,7 @@ class Settings:
     # generator itself.
     ema: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("batch_size", "discriminator_steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be at least 1, not {getattr(self, name)}")

@@ -1,4 +1,4 @@
-"""Standalone: one pair on all the data, the baseline of the others.
+"""Standalone: one pair on all the data, the baseline for the other strategies.
 
 Unconditional, it is the DC-GAN; conditional, the DC-CGAN of Lupo Pasini et al. 2021, "Scalable
 balanced training of conditional generative adversarial neural networks on image data".

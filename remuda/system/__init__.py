@@ -1,4 +1,4 @@
-"""Use the machine: disk, devices, memory, processes, signals, and text for its user."""
+"""Use the machine (disk, devices, memory, processes, signals) and format text for messages."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""Named parts that are imported when they are first used.
+"""Look up parts by name, and import each of them when it is first used.
 
 The names of strategies, networks, engines and the like are known at once, so that commands which
-train nothing can list them without importing PyTorch. Packages use the same way to export their
-classes and functions.
+train nothing can list them without importing PyTorch. Packages export their classes and functions
+in the same way.
 """
 
 import sys
@@ -51,7 +51,7 @@ class Choices(MutableMapping[str, Part]):
 
 
 def load(place: str) -> Any:
-    """Import ``"module:attribute"``."""
+    """Import a module and return its attribute, given as ``"module:attribute"``."""
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remuda.errors import UserError
+from remuda.system.text import count
 
 if TYPE_CHECKING:
     import torch
 
 CGROUP = Path("/sys/fs/cgroup")
-_UNLIMITED = 1 << 20  # cores
+_UNLIMITED = 1 << 20  # cores: more than any machine has
 
 
 def find_device(name: str) -> "torch.device":
@@ -32,14 +33,14 @@ def find_device(name: str) -> "torch.device":
     try:
         device = torch.device(name)
     except RuntimeError:
-        device = torch.device("meta")
+        device = torch.device("meta")  # rejected below, like every unknown device
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"engine.device={name} is unknown: use auto, cpu, cuda or cuda:N")
-    found = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= found:
+    num_gpus = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= num_gpus:
         raise UserError(
-            f"engine.device={name} is not available, {found} CUDA devices were found: use cpu or "
-            "auto"
+            f"engine.device={name} is not available, because PyTorch found "
+            f"{count(num_gpus, 'CUDA device')}: use cpu or auto"
         )
     return device
 

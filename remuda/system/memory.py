@@ -9,8 +9,8 @@ from remuda.system.devices import CGROUP
 
 _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
-# For each version of control groups: the file of the limit, the file of the usage, and the prefix
-# of the counters of cached files in memory.stat. The key is the folder below CGROUP.
+# For each version of control groups, by its folder below CGROUP: the file with the limit, the file
+# with the usage, and the prefix of the counters of cached files in memory.stat.
 _FILES = {
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     "": ("memory.max", "memory.current", ""),
@@ -18,7 +18,7 @@ _FILES = {
 
 
 def available_bytes() -> int | None:
-    """Return how much memory can be allocated without swapping, or None if it is unknown.
+    """Return the bytes that can be allocated without swapping, or None if they are unknown.
 
     The limit of a batch job or container counts too.
     """
@@ -42,10 +42,11 @@ def _left_to_system() -> Iterator[int]:
 def left_to_groups(cgroup: Path) -> Iterator[int]:
     """Yield the bytes that each memory control group under this folder still allows.
 
-    These are the outermost group, the group of this process, and all groups between them.
+    They are the outermost group, the group of this process, and all groups between them.
     """
     groups = [(version, Path("/")) for version in _FILES]
-    for line in _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else []:
+    lines = _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else []
+    for line in lines:
         _, controllers, path = line.split(":", 2)
         version = "memory" if "memory" in controllers.split(",") else controllers
         if version in _FILES:
@@ -56,7 +57,7 @@ def left_to_groups(cgroup: Path) -> Iterator[int]:
 
 
 def _left(group: Path, limit: str, usage: str, prefix: str) -> int:
-    """Return the limit less the usage, where cached files do not count as used."""
+    """Return the limit minus the usage in bytes; cached files do not count as used."""
     stat = group / "memory.stat"
     lines = stat.read_text().splitlines() if stat.exists() else []
     counters = dict(line.split() for line in lines)

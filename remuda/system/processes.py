@@ -1,4 +1,4 @@
-"""Identify a process across hosts, and across later processes with the same number."""
+"""Identify a process, even among other hosts and later processes with the same number."""
 
 import os
 import signal
@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """A process, distinct from all others and from later ones with the same number."""
+    """The identity of a process; no other process has it, not even a later one with its number."""
 
     host: str
     pid: int
-    born: (
-        int  # clock ticks from the host's start to the process's; 0 where the system does not tell
-    )
+    # Clock ticks from the start of the host to that of the process; 0 if the system has no record.
+    born: int
 
     @property
     def is_alive(self) -> bool:
@@ -22,7 +21,7 @@ class Process(NamedTuple):
         return birth(self.pid) == self.born
 
     def kill(self) -> bool:
-        """Kill the process on this host; return whether it was there."""
+        """Kill the process on this host; return whether it was running."""
         try:
             if self.is_alive:
                 os.kill(self.pid, signal.SIGKILL)
@@ -40,7 +39,7 @@ def this_process(host: str) -> Process:
 
 
 def birth(pid: int) -> int | None:
-    """Return when a living process of this host started, or None if there is no such process."""
+    """Return ``born`` of a process on this host, or None if no such process is running."""
     if sys.platform != "linux":
         try:
             os.kill(pid, 0)
@@ -48,7 +47,7 @@ def birth(pid: int) -> int | None:
             return None
         return 0
     try:
-        # After the name in brackets, which may hold anything: state, 18 other fields, start.
+        # The name is in brackets and may hold anything. After it: state, 18 other fields, start.
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""Settings of PyTorch that hold for the whole process: set them for a while, then restore them."""
+"""Change PyTorch's settings of the whole process for a while, and restore them."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 @contextmanager
 def process_settings(threads: int, deterministic: bool) -> Iterator[None]:
-    """Use this number of CPU threads and, if asked for, only deterministic algorithms."""
+    """Use this many CPU threads and, if ``deterministic``, only deterministic algorithms."""
     import torch
 
     num_threads = torch.get_num_threads()

@@ -2,6 +2,6 @@
 
 import signal
 
-# Ctrl-C, and the signals that batch systems send first or can be told to send.
-# mpirun passes only the last one on to its ranks.
+# Ctrl-C, the signal that batch systems send before they kill a job, and one that they can be told
+# to send. mpirun forwards only the last one to its ranks.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)

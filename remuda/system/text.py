@@ -1,4 +1,4 @@
-"""Words for numbers, the same in every message and table; where messages go."""
+"""Write numbers and lists in the same words in every message, and define where messages go."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ def ignore(message: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in its two largest units, such as ``3 min 20 s``."""
+    """Return a time in its two largest units, such as ``3 min 20 s``; below 1 min, in seconds."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

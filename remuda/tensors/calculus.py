@@ -1,4 +1,4 @@
-"""Gradients of pure functions of one member, computed in the cheapest way that works.
+"""Compute gradients of pure functions of one member, in the cheapest way that works.
 
 Under ``vmap`` only ``torch.func`` composes. Elsewhere plain autograd gives the same numbers with
 less overhead per operation (measured on a CPU: 10 to 25 % of a small network's step).
@@ -13,11 +13,11 @@ from torch import Tensor
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-_stacking = False  # set by composable; a plain variable, since compilers can read it
+_stacking = False  # set by composable; a plain variable, because compilers can trace it
 
 
 def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return fn for all members at once: ``vmap``, with gradients that compose with it."""
+    """Return fn for all members at once, by ``vmap`` and with gradients that compose with it."""
     # All draws come from keys. Draws from a generator would break resuming, so they are an error.
     return composable(torch.func.vmap(fn, randomness="error"))
 
@@ -43,7 +43,7 @@ def transformed() -> bool:
 
 
 def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[Tensor, Any, Tree]:
-    """For fn(x) = (scalar, aux), return the scalar, aux, and the gradient at every leaf of x."""
+    """Return the scalar and aux of fn(x) = (scalar, aux), and the gradient at every leaf of x."""
     if transformed():
         gradient, (value, aux) = torch.func.grad(lambda x: _repeat(fn(x)), has_aux=True)(at)
         return value, aux, gradient
@@ -57,7 +57,7 @@ def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[
 def vjp(
     fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree
 ) -> tuple[Tensor, Any, Callable[[Tensor], Tree]]:
-    """For fn(x) = (y, aux), return y, aux, and the pullback.
+    """Return y and aux of fn(x) = (y, aux), and the pullback.
 
     The pullback maps a gradient at y to the gradient at x. Call it once.
     """

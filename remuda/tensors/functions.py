@@ -10,7 +10,7 @@ class Partial:
     """A function with its first argument fixed.
 
     Engines look up compiled programs by the function. Unlike ``functools.partial``, two partials of
-    the same function and argument are equal, so that every round finds the program of the first.
+    the same function and argument are equal, so every round finds the program of the first round.
     """
 
     fn: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Random draws from *keys*: numbers made of the seed, the purpose, the round and the member.
+"""Draw random numbers from *keys*, which are made of the seed, purpose, round and member.
 
 A draw is a pure function of its key. It hashes a counter, so no generator has a state that could
 drift. The same key gives the same numbers in a loop over members and under ``vmap``, on any device
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from remuda.tensors.calculus import transformed
 
-# Odd 64-bit multipliers, written as the signed numbers that PyTorch has.
+# Odd 64-bit multipliers, written as signed numbers like PyTorch's int64.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MULTIPLIER = 0xD6E8FEB86659FD93 - (1 << 64)
 
@@ -34,9 +34,9 @@ def keys(
 
 
 def fold(keys: Tensor, number: int | Tensor) -> Tensor:
-    """Return the key of the number-th sub-stream; works on any shape.
+    """Return the key of the number-th sub-stream, for keys of any shape.
 
-    Folding a, then b differs from folding b, then a.
+    Folding a and then b differs from folding b and then a.
     """
     x = keys * _GOLDEN + number
     x = (x ^ (x >> 32 & 0xFFFFFFFF)) * _MULTIPLIER
@@ -51,9 +51,9 @@ def bits(key: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _mix(x: Tensor) -> Tensor:
-    """Hash 32-bit integers with full avalanche; overwrites x.
+    """Hash 32-bit integers with full avalanche; overwrite x.
 
-    Shifts and multipliers are from Wellons' search.
+    The shifts and multipliers are those of lowbias32, which Chris Wellons found by search.
     """
     x ^= (x >> 16) & 0xFFFF
     x *= 0x7FEB352D
@@ -81,14 +81,15 @@ def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
-    """Return the same octets with a hash for each.
+    """Return the same octets, each from its own hash.
 
-    This is more arithmetic, but a single formula, which a compiler fuses with its use.
+    This needs more arithmetic, but it is a single formula, which a compiler fuses with the code
+    that uses the octets.
     """
-    place = torch.arange(count, dtype=torch.int32, device=key.device)
+    index = torch.arange(count, dtype=torch.int32, device=key.device)
     low, high = key.to(torch.int32), (key >> 32).to(torch.int32)
-    words = _mix(_mix((place >> 2) ^ low) + high)
-    return (words >> 8 * (place & 3) & 0xFF).to(torch.uint8)
+    words = _mix(_mix((index >> 2) ^ low) + high)
+    return (words >> 8 * (index & 3) & 0xFF).to(torch.uint8)
 
 
 def uniform(key: Tensor, shape: Sequence[int]) -> Tensor:

@@ -13,7 +13,7 @@ Tree = Any  # Tensor | dict[str, Tree] | tuple[Tree, ...]
 
 
 def map(fn: Callable[..., Any], *trees: Tree) -> Tree:
-    """Apply fn to corresponding leaves of trees of one structure."""
+    """Apply fn to the corresponding leaves of trees with the same structure."""
     first = trees[0]
     if isinstance(first, Tensor):
         return fn(*trees)
@@ -45,13 +45,13 @@ def leaves(tree: Tree) -> list[Tensor]:
 
 
 def refill(tree: Tree, leaves: list[Tensor]) -> Tree:
-    """Replace the leaves of a tree, in their fixed order."""
+    """Return the tree with these leaves, in the order of ``named_leaves``."""
     remaining = iter(leaves)
     return map(lambda _: next(remaining), tree)
 
 
 def resize(tree: Tree, size: int) -> Tree:
-    """Return ``size`` rows: the first ones, or all rows and then copies from the first on."""
+    """Return the first ``size`` rows; if there are fewer, repeat the rows from the first."""
     return map(lambda leaf: leaf[torch.arange(size, device=leaf.device) % len(leaf)], tree)
 
 
@@ -61,7 +61,7 @@ def stack(trees: list[Tree]) -> Tree:
 
 
 def row(rows: Tree, i: int | Tensor) -> Tree:
-    """Return row i of every leaf as a view; with a tensor of numbers, these rows."""
+    """Return row i of every leaf as a view, or copies of several rows if i is a tensor."""
     return map(lambda leaf: leaf[i], rows)
 
 

@@ -110,7 +110,7 @@ def test_threads_are_divided_among_the_ranks_of_a_host(monkeypatch):
 def test_more_ranks_than_members_are_refused():
     from remuda.engines.mpi.spans import spans
 
-    message = "6 ranks are more than the 5 members they would host: start 5 or fewer"
+    message = "6 ranks are more than the 5 members they would host: start at most 5 ranks"
     with pytest.raises(UserError, match=message):
         spans(5, 6)
 

@@ -131,7 +131,7 @@ def test_images_that_do_not_fit_into_memory(tmp_path, monkeypatch):
     for i in range(10):
         write_image(tmp_path / f"{i}.png")
     monkeypatch.setattr("remuda.data.folder.available_bytes", lambda: 700)
-    message = r"but only 0.0 GB of memory are free: set data.limit to at most 3,"
+    message = r"but only 0.0 GB of memory is free: set data.limit to at most 3,"
     with pytest.raises(UserError, match=message):
         _load(tmp_path)
     assert len(_load(tmp_path, limit=3).labels) == 3

@@ -127,7 +127,7 @@ def test_bad_settings_are_refused_with_a_message():
     for networks in (ACGANMLP, ACGANMnist, ACGANCifar10):
         with pytest.raises(UserError, match=r"networks\.conditional must be true"):
             networks(conditional=False)
-        with pytest.raises(UserError, match=r"networks\.latent=10 .* 11 or more"):
+        with pytest.raises(UserError, match=r"networks\.latent=10 .* at least 11"):
             networks(latent=10).generator((1, 8, 8), 10)
     with pytest.raises(UserError, match=r"networks\.conditional must be false"):
         ACGANCelebA(conditional=True)

@@ -93,7 +93,7 @@ def test_invalid_input_is_an_error():
                 (real, real_labels, fake, fake_labels.clamp(max=1), 3),
                 "generated images of class 2, but there are 0",
             ),
-            ((real, real_labels, broken, fake_labels, 3), "generated images hold NaN"),
+            ((real, real_labels, broken, fake_labels, 3), "generated images contain NaN"),
             ((real, real_labels[:-1], fake, fake_labels, 3), "must be 120 whole numbers"),
             ((real, real_labels, fake, fake_labels, 2), "run from 0 to 2, but there are 2 classes"),
             (

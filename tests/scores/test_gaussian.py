@@ -88,7 +88,7 @@ def test_invalid_input_is_an_error():
     with pytest.raises(UserError, match="add features first"):
         _ = gaussian.mean
     gaussian.update(normal(1, 4))
-    with pytest.raises(UserError, match="a covariance 2, but 1 arrived"):
+    with pytest.raises(UserError, match="a covariance at least 2, but these statistics have 1"):
         _ = gaussian.covariance
     broken = normal(5, 4)
     broken[3, 2] = torch.inf
@@ -96,7 +96,7 @@ def test_invalid_input_is_an_error():
         gaussian.update(broken)
     assert gaussian.count == 1  # no row of a broken batch is kept
     for wrong in (lambda: gaussian.update(normal(5, 3)), lambda: gaussian.merge(Gaussian(3))):
-        with pytest.raises(UserError, match="4 features per image, but 3 arrived"):
+        with pytest.raises(UserError, match="4 features per image, but the new features have 3"):
             wrong()
     with pytest.raises(UserError, match="matrix of floating-point numbers"):
         gaussian.update(torch.zeros(3, 4, dtype=torch.uint8))

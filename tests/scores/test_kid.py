@@ -98,8 +98,8 @@ def test_invalid_input_is_an_error():
             "cannot be drawn from 5 real ones: use more images, or a subset_size of at most 5",
         ),
         (good, good[:9], "cannot be drawn from 9 generated ones"),
-        (good, broken, "generated images hold NaN or infinity"),
-        (broken, good, "real images hold NaN"),
+        (good, broken, "generated images contain NaN or infinity"),
+        (broken, good, "real images contain NaN"),
         (good, good[:1].expand(20, 4), "all generated images are equal"),
         (good, normal(20, 5), "4 features each, but generated ones 5"),
     ]:

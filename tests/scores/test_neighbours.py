@@ -61,7 +61,7 @@ def test_invalid_input_is_an_error():
     for queries, training, match in [
         (good[:0], good, "at least 1 samples, but there are 0"),
         (good, good[:2], "at least 3 training images, but there are 2"),
-        (broken, good, "samples hold NaN or infinity"),
+        (broken, good, "samples contain NaN or infinity"),
         (normal(9, 5), good, "5 features each, but training images 4"),
     ]:
         with pytest.raises(UserError, match=match):
@@ -73,7 +73,7 @@ def test_invalid_input_is_an_error():
         ((good[:1].expand(50, 4), good, good), "all generated images are equal"),
         ((good, good[:99], good), "at least 100 held-out images, but there are 99"),
         ((good, good, good), "100.0% of the held-out images are also in the training set"),
-        ((good, broken, good), "held-out images hold NaN"),
+        ((good, broken, good), "held-out images contain NaN"),
         ((good, good, good, 1.5), "must lie between 0 and 1"),
     ]:
         with pytest.raises(UserError, match=match):

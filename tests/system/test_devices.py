@@ -23,7 +23,7 @@ def test_a_device_is_found_by_its_name(monkeypatch):
     for name in ("tpu", "meta"):
         with pytest.raises(UserError, match=f"engine.device={name} is unknown"):
             find_device(name)
-    with pytest.raises(UserError, match="cuda:1 is not available, 0 CUDA devices were found"):
+    with pytest.raises(UserError, match=r"cuda:1 is not available, .* found 0 CUDA devices"):
         find_device("cuda:1")
 
 

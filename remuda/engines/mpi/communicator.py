@@ -1,10 +1,10 @@
-"""The ranks of an MPI job: messages between them, waiting that frees the core, stopping together.
+"""Connect the ranks of an MPI job: exchange messages, wait without using a core, stop together.
 
-Only runs on ranks import this module, because mpi4py may be missing.
+Only runs under MPI import this module, because mpi4py may be missing elsewhere.
 
-A rank that ends because of a user error, or because the user stops it, tells the other ranks, which
-notice that while they wait. So all ranks end with one message, printed by rank 0, and one exit
-status. Any other exception aborts the whole job, as ``python -m mpi4py`` does.
+A rank that ends because of a user error, or because the user stops it, tells the other ranks. They
+receive this message while they wait. So all ranks end with one message, printed by rank 0, and one
+exit status. Any other exception aborts the whole job, as ``python -m mpi4py`` does.
 """
 
 import atexit
@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -41,16 +41,16 @@ from remuda.errors import (
 )
 from remuda.system.signals import STOP_SIGNALS
 
-CHUNK = 1 << 30  # bytes in a message; MPI counts with 31 bits
+CHUNK = 1 << 30  # bytes in a message at most; MPI counts with 31 bits
 SPIN = 1e-3  # seconds for which a wait only yields its core
-SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of a sleep in a wait; in between, 10 % of the time waited
+SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of a sleep in a wait; between them, 10 % of the wait
 
 
 class MPICommunicator(RecoveringCommunicator):
-    """All ranks of an MPI job, as this one sees it; enter it to train together.
+    """All ranks of an MPI job, from the point of view of this one.
 
-    While it is entered, it handles the signals that stop a run, and an uncaught exception aborts
-    the job.
+    Inside its ``with`` block, the signals that stop a run are handled, and an uncaught exception
+    aborts the job.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class MPICommunicator(RecoveringCommunicator):
         self._handlers: dict[int, Any] = {}
         self._excepthook = sys.excepthook
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         sys.excepthook = _abort
         if threading.current_thread() is threading.main_thread():
             self._handlers = {
@@ -127,15 +127,15 @@ class MPICommunicator(RecoveringCommunicator):
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Delay signals until no request can get lost."""
-        within, self._is_talking = self._is_talking, True
+        """Delay signals until they cannot interrupt a request."""
+        was_talking, self._is_talking = self._is_talking, True
         try:
             yield
         except MPI.Exception as error:
             self._handle(error)
         finally:
-            self._is_talking = within
-        if not within:
+            self._is_talking = was_talking
+        if not was_talking:
             self._obey_signals()
 
     def _wait_for(self, requests: list[MPI.Request]) -> None:
@@ -146,10 +146,10 @@ class MPICommunicator(RecoveringCommunicator):
             raise
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
-        """Wait, but yield the core, because there may be more ranks than cores."""
-        began = time.perf_counter()
+        """Wait, and yield the core meanwhile, because there may be more ranks than cores."""
+        start = time.perf_counter()
         while not is_over():
-            waited = time.perf_counter() - began
+            waited = time.perf_counter() - start
             if waited < SPIN:
                 os.sched_yield()
             else:

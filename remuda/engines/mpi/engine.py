@@ -1,4 +1,4 @@
-"""The MPI engine: members spread over the ranks of a job.
+"""Run members on the ranks of an MPI job.
 
 Verbs are messages of flat bytes, and ``map`` is that of the stacked engine. Every rank runs the
 same strategy on its own span of members, so all ranks call the same verbs in the same order, with
@@ -22,7 +22,7 @@ from remuda.errors import UserError
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-# Tags of messages. The tag of a scatter also identifies the description of its rows, which
+# Tags of messages. The tag of a scatter also identifies the description of its rows, which the
 # receivers got in an earlier message.
 TAKE, GATHER, DESCRIPTION, FIRST_SCATTER = range(4)
 
@@ -54,7 +54,7 @@ class MPIEngine(Engine):
         self.device = self.inner.device
         self.staged = self.device.type == "cuda" and not cuda_aware
         self.sent: Counter[str] = Counter()
-        self._descriptions: dict[str, int] = {}  # descriptions that were sent, with their numbers
+        self._descriptions: dict[str, int] = {}  # those sent or received, with their numbers
         if grid is not None and communicator.num_ranks == size > 1:
             communicator.arrange(grid)
 

@@ -1,8 +1,8 @@
-"""Communicators among the remaining ranks of an MPI job, and what happens when a rank fails.
+"""Connect the remaining ranks of an MPI job after a rank has failed.
 
 Some MPI libraries survive the failure of a rank (ULFM). There, a rank that notices a failure
-revokes the communicators, so that no rank waits forever: every remaining rank raises RanksLost, and
-after ``recover`` they continue with new communicators.
+revokes the communicators, so that no rank waits forever: every remaining rank raises RanksLost.
+After ``recover`` the remaining ranks continue with new communicators.
 """
 
 import os
@@ -18,7 +18,7 @@ from remuda.engines.communicator import Communicator, LostRank
 from remuda.errors import RanksLost
 
 SWITCH = "OMPI_MCA_mpi_ft_enable"  # mpirun --with-ft ulfm sets it for the ranks
-DOUBT = 5.0  # seconds to wait for a failure to show, after an error that it may have caused
+DOUBT = 5.0  # seconds to wait for MPI to report a failure, after an error it may have caused
 PAUSE = 2e-3  # seconds between two checks of other ranks
 OVER, WHOLE = 1, 2  # bits that ranks agree on: the job is over, and no rank was lost
 FAILURES = (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)
@@ -56,13 +56,13 @@ class RecoveringCommunicator(Communicator):
         self.is_stopping = False
         self.original_ranks, self.lost = range(self.num_ranks), []
         self._first, self._hosts = self.base.group, {}
-        self._given_up: list[Any] = []  # MPI may still read from these, or write to them
-        self._others: list[dict[str, Any]] = []  # facts of each rank about itself
+        self._given_up: list[Any] = []  # requests and communicators that MPI may still use
+        self._others: list[dict[str, Any]] = []  # what each rank reported about itself
         self._is_recovering = self._is_settled = False
 
     @abstractmethod
     def _talking(self) -> AbstractContextManager[None]:
-        """Wrap calls of MPI: an error that a lost rank causes reaches ``_handle``."""
+        """Wrap MPI calls, and pass their errors to ``_handle``."""
 
     def _connect(self) -> None:
         """Make communicators for all remaining ranks, and exchange facts about them."""
@@ -85,7 +85,7 @@ class RecoveringCommunicator(Communicator):
             self.comm = torus
 
     def _handle(self, error: MPI.Exception) -> NoReturn:
-        """Tell all ranks if a lost rank caused the error; otherwise raise it."""
+        """Revoke the communicators if a lost rank caused the error; otherwise raise the error."""
         if not (survives_failures() and self._is_failure(error)):
             raise error
         self._revoke()

@@ -1,4 +1,4 @@
-"""Which rank hosts which members, and which rows it needs from the others."""
+"""Decide which rank hosts which members, and which rows it needs from the others."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,7 +15,7 @@ def spans(size: int, num_ranks: int) -> list[range]:
     if num_ranks > size:
         raise UserError(
             f"{num_ranks} ranks are more than the {count(size, 'member')} they would host: "
-            f"start {size} or fewer"
+            f"start at most {count(size, 'rank')}"
         )
     each, rest = divmod(size, num_ranks)
     starts = [rank * each + min(rank, rest) for rank in range(num_ranks + 1)]
@@ -36,7 +36,7 @@ class Delivery(NamedTuple):
 
 
 def deliver(source: Tensor, hosted: list[range], rank: int) -> Delivery:
-    """Plan the messages of one rank.
+    """Plan the messages of one rank for a ``take``.
 
     ``source`` is a table that all ranks know: its entries are the members whose rows are taken.
     ``hosted`` are the spans of all ranks.

@@ -1,7 +1,7 @@
-"""A classifier of the data as feature extractor: for MNIST, the MNIST score and FID of MD-GAN.
+"""Use a classifier of the data as feature extractor, as MD-GAN does for its MNIST score and FID.
 
 It is trained once for each data set and kept in a cache; it is trained again only if the data or
-the recipe change. The package contains the classifier of the digits; ``ship()`` makes it.
+the recipe changes. The package contains the classifier of the digits; ``ship()`` makes it.
 """
 
 import re

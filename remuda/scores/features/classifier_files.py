@@ -27,13 +27,13 @@ class Stamp:
 
 
 class Kept(NamedTuple):
-    """What a file states in addition to the weights."""
+    """The facts that a file holds in addition to the weights."""
 
     accuracy: float | None
 
 
 class Unusable(Exception):
-    """A file exists but cannot be used; the text says why."""
+    """Report that a file exists but cannot be used; the text says why."""
 
 
 def shipped(stamp: Stamp) -> Path:
@@ -53,8 +53,8 @@ def read(path: Path, stamp: Stamp, network: nn.Module) -> Kept | None:
     try:
         with safe_open(path, framework="pt") as file:
             facts = file.metadata() or {}
-            # Cloned: arithmetic libraries may round differently on memory that is not aligned like
-            # a fresh tensor.
+            # Clone them, because arithmetic libraries may round differently on memory that is not
+            # aligned like that of a new tensor.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         if any(facts[key] != value for key, value in asdict(stamp).items()):
             return None

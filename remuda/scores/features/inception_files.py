@@ -48,7 +48,7 @@ class Weights(NamedTuple):
 
 
 def data_folders(data_path: str) -> list[Path]:
-    """Return data.path if it is set, then the folders in which all data sets are searched."""
+    """Return data.path if it is set, then the default data folders."""
     found = files.data_folders(DataConfig(path=data_path)) + files.data_folders(DataConfig())
     return list(dict.fromkeys(found))
 
@@ -93,8 +93,8 @@ def read(path: Path) -> Weights:
     if path.suffix == ".pth":
         return _read_public(path)
     try:
-        # Cloned: arithmetic libraries may round differently on memory that is not aligned like a
-        # fresh tensor.
+        # Clone them, because arithmetic libraries may round differently on memory that is not
+        # aligned like that of a new tensor.
         tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read as safetensors ({error}): {_REMEDY}") from error

@@ -1,10 +1,10 @@
 """Inception v3 as in the TensorFlow graph of 2015-12-05, which defines FID.
 
 Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016. The graph differs
-in two points: average pools exclude the border from the mean, and the last block pools with the
-maximum. Every BatchNorm is folded into the convolution before it, so a layer is a convolution with
-a bias, and a ReLU. Each layer knows its name in the two files that weights come from: the public
-one (with BatchNorm) and the folded one.
+from the paper in two points: average pools exclude the border from the mean, and the last block
+pools with the maximum. Every BatchNorm is folded into the convolution before it, so a layer is a
+convolution with a bias, and a ReLU. Each layer knows its name in the two files that weights come
+from: the public one (with BatchNorm) and the folded one.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 NUM_FEATURES = 2048
 NUM_CLASSES = 1008
 SIZE = 299  # pixels per side of the network's input
-EPSILON = 1e-3  # of the BatchNorms, inside the root
+EPSILON = 1e-3  # added to the variance in every BatchNorm
 
 Pair = int | tuple[int, int]
 

@@ -1,4 +1,4 @@
-"""A small convolutional classifier.
+"""Build and train a small convolutional classifier.
 
 It follows LeCun et al., "Gradient-based learning applied to document recognition", 1998:
 convolutions of 5 x 5, each with a ReLU and a 2 x 2 pool; a hidden layer, whose values are the
@@ -26,7 +26,7 @@ _BATCH = 2000  # images per forward pass without gradients
 class Recipe:
     """How the classifier is built and trained; another recipe gives another classifier."""
 
-    version: int = 1  # raise it when a change of the code below changes the weights
+    version: int = 1  # increase it if a change to this module changes the weights
     width: int = 16  # channels of the first convolution; each further one has twice as many
     kernel: int = 5  # pixels per side, odd
     num_features: int = 128
