@@ -110,7 +110,7 @@ def test_finished_seeds_are_kept_and_interrupted_ones_resumed(small, tmp_path):
     assert not (tmp_path / "parts/seed-002").exists()
     listener = Listener()
     parts = repeat(small, tmp_path / "parts", 3, progress=lambda: listener)
-    assert listener.begun == [("seed-001", 2), ("seed-002", 0)]
+    assert listener.begun == [("seed-001", 3), ("seed-002", 0)]
     assert listener.notes == [f"{tmp_path / 'parts/seed-000'} is finished"]
     for one, other in zip(whole.finished, parts.finished, strict=True):
         assert_same_run(one, other)
