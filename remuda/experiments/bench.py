@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from remuda.config import RunConfig
-from remuda.system.text import Notify, duration, ignore
+from remuda.system.text import Notify, count, duration, ignore
 from remuda.training.assemble import assemble, pytorch_settings
 from remuda.training.herd import Herd
 
@@ -78,9 +78,10 @@ def _memory(herd: Herd) -> int:
 def describe(expected: Expectation) -> str:
     """Return the expectation as one line of text."""
     step, pace, memory = expected.step * 1e3, expected.images_per_second, expected.memory / 2**30
+    rounds = f"{count(expected.rounds, 'round')} of {count(expected.num_steps, 'step')}"
+    verb = "takes" if expected.rounds == 1 else "take"
     return (
         f"on {expected.device}: {step:.1f} ms per step, {pace:,.0f} images/s; "
-        f"{expected.rounds:,} rounds of {expected.num_steps:,} steps take "
-        f"{duration(expected.total)}, including {duration(expected.first)} to start; "
-        f"memory {memory:.1f} GiB"
+        f"{rounds} {verb} {duration(expected.total)}, "
+        f"including {duration(expected.first)} to start; memory {memory:.1f} GiB"
     )

@@ -111,7 +111,7 @@ class Model:
         if free is not None and needed > free:
             raise UserError(
                 f"{n:,} samples need {needed / 2**30:,.1f} GiB of memory, but only "
-                f"{free / 2**30:,.1f} are free: draw fewer samples"
+                f"{free / 2**30:,.1f} GiB is free: draw fewer samples"
             )
         if labels is None:
             return self.draw_labels(n, seed)

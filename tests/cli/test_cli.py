@@ -172,7 +172,7 @@ def test_the_other_commands(trained, monkeypatch, capsys):
     assert "1,501" in shown or "1501" in shown
     printed("report", "runs/small-001")
     expected = printed("bench", "small.toml", "--set", "run.rounds=2000")
-    pattern = r"ms per step, [\d,]+ images/s; 2,000 rounds of 1 steps take [\d.]+ (s|min)"
+    pattern = r"ms per step, [\d,]+ images/s; 2,000 rounds of 1 step take [\d.]+ (s|min)"
     assert re.search(pattern, expected), expected
     printed("resume", "runs/small-001", "--rounds", 4)
     assert remuda.load(folder / "runs/small-001").round == 4

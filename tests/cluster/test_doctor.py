@@ -244,7 +244,7 @@ def test_too_few_cores_and_differences_between_ranks_are_reported():
     elsewhere = rank(folder=["/home/me", 5, 6])
     assert "rank 1 is not in rank 0's folder /home/me" in failure(rank(), elsewhere)
     older = rank(versions="remuda 0")
-    assert "rank 1 has remuda 0, rank 0 remuda 1" in failure(rank(), older)
+    assert "rank 1 has remuda 0, but rank 0 has remuda 1" in failure(rank(), older)
 
 
 def test_rank_0_measures_with_the_first_rank_here_and_elsewhere():

@@ -112,6 +112,6 @@ def test_loading_prints_nothing(runs, tmp_path, capfd):
 
 
 def test_more_samples_than_fit_into_memory_are_an_error(runs):
-    words = r"100,000,000,000,000 samples need .* GiB of memory, but only .* are free"
+    words = r"100,000,000,000,000 samples need .* GiB of memory, but only .* GiB is free"
     with pytest.raises(UserError, match=words):
         remuda.load(runs / "plain").sample(10**14)

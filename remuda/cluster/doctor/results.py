@@ -93,7 +93,8 @@ def _differences(facts: list[dict[str, Any]]) -> Iterator[Finding]:
     for number, rank in enumerate(facts):
         there, here = rank["versions"], facts[0]["versions"]
         if there != here:
-            text = f"rank {number} has {there}, rank 0 {here}: start all from one environment"
+            text = f"rank {number} has {there}, but rank 0 has {here}: "
+            text += "start all ranks from one environment"
             yield Finding(FAILS, "versions", text)
             break
     for number, rank in enumerate(facts):

@@ -9,6 +9,7 @@ from remuda.experiments.scaling.measure import Measured
 from remuda.experiments.scaling.model import Link, Prediction, predict_all
 from remuda.system import disk
 from remuda.system.devices import usable_cores
+from remuda.system.text import count
 
 PREDICTED_RANKS = [10, 30, 100, 300, 1000]
 
@@ -109,6 +110,7 @@ class Scaling:
     def notes(self) -> list[str]:
         """Return sentences on how the times were measured and what they leave out."""
         cores, most = usable_cores(), self.measured[-1].ranks
+        shown = count(cores, "core")
         latency, rate = 1e6 * self.link.latency, self.link.bandwidth / 1e6
         texts = [
             "The time of a round is that of its slowest rank; the first round of each run is left "
@@ -116,12 +118,10 @@ class Scaling:
             f"Between ranks: {latency:.1f} µs per message, {rate:,.0f} MB/s.",
         ]
         if self.load is not None:
-            texts.append(
-                f"Load of this machine before the first run: {self.load:.1f} on {cores} cores."
-            )
+            texts.append(f"Load of this machine before the first run: {self.load:.1f} on {shown}.")
         if most > cores and self.config.engine.device in ("cpu", "auto"):
             texts.append(
-                f"Up to {most} ranks shared the {cores} cores of this machine, unless the job had "
+                f"Up to {most} ranks shared the {shown} of this machine, unless the job had "
                 "other hosts."
             )
         if "loop" in self.measured[0].verbs:

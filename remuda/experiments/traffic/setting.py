@@ -7,6 +7,7 @@ for Distributed Datasets", IPDPS 2019, section IV-D.
 from dataclasses import dataclass, fields
 
 from remuda.errors import UserError
+from remuda.system.text import count
 
 FLOAT = 4  # bytes of a parameter and of a pixel
 MIB = 2**20  # bytes; the paper calls it a MB
@@ -36,15 +37,16 @@ class Setting:
                 raise UserError(
                     f"cannot count traffic: {name} must be at least {least}, not {value}"
                 )
+        members = count(self.num_workers, "member")
         if self.num_fake_batches > self.num_workers:
             raise UserError(
-                f"{self.num_workers} members cannot use {self.num_fake_batches} different "
+                f"{members} cannot use {self.num_fake_batches} different "
                 "batches: lower strategy.num_fake_batches or use more members"
             )
         if self.num_images < self.num_workers:
             raise UserError(
-                f"{self.num_workers} members cannot share {self.num_images} images: raise "
-                "data.limit or use fewer members"
+                f"{members} cannot share {count(self.num_images, 'image')}: raise data.limit or "
+                "use fewer members"
             )
 
     @property

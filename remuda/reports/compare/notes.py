@@ -98,7 +98,8 @@ def _different_rounds(groups: list[Group], columns: list[Column]) -> list[str]:
                 found.append(f"{what}: after round {t}, not the last one trained.")
             if cell.lacking:
                 names = ", ".join(str(folder) for folder in cell.lacking)
-                found.append(f"{what}: without {names}, which has no score of round {t}.")
+                verb = "has" if len(cell.lacking) == 1 else "have"
+                found.append(f"{what}: without {names}, which {verb} no score of round {t}.")
     return found
 
 
