@@ -156,16 +156,16 @@ class Contest:
         Rivals are numbered: first the individuals of ``sides``, then those of ``others``, which do
         not learn.
         """
-        num = len(sides.generators.lr)
-        if num == 1 and others is None:
+        num_individuals = len(sides.generators.lr)
+        if num_individuals == 1 and others is None:
             return self._train_pair(sides, turns)
-        generators = [trees.row(sides.generators, i) for i in range(num)]
-        discriminators = [trees.row(sides.discriminators, i) for i in range(num)]
+        generators = [trees.row(sides.generators, i) for i in range(num_individuals)]
+        discriminators = [trees.row(sides.discriminators, i) for i in range(num_individuals)]
         other_generators, other_discriminators = (None, None) if others is None else others
         losses: dict[str, list[Tensor]] = {"discriminator_loss": [], "generator_loss": []}
         for n in range(len(turns.keys)):
             turn = trees.row(turns, n)
-            for i in range(num):
+            for i in range(num_individuals):
                 if n < self.discriminator_steps:
                     rival = _pick(generators, other_generators, turn.rivals[i, 0]).player
                     discriminators[i], loss = self._train_discriminator(
@@ -207,14 +207,19 @@ class Contest:
     def _train_pair(self, sides: Sides, turns: Turns) -> tuple[Sides, dict[str, Tensor]]:
         """Train one against one as ``GAN.step`` does: the generator uses the last fakes again."""
         one, other = trees.row(sides.generators, 0), trees.row(sides.discriminators, 0)
-        pair, num = Pair(one.player, other.player, one.average), self.discriminator_steps
+        pair, num_steps = Pair(one.player, other.player, one.average), self.discriminator_steps
         images, labels, noise, keys, _, drawn = turns
-        overrides = self._overrides(one, other, drawn[num - 1, 0])
+        overrides = self._overrides(one, other, drawn[num_steps - 1, 0])
         pair, losses = self.gan.step(
-            pair, images[:num], labels[:num], noise[:num], keys[:num], overrides
+            pair,
+            images[:num_steps],
+            labels[:num_steps],
+            noise[:num_steps],
+            keys[:num_steps],
+            overrides,
         )
         generator_losses = [losses["generator_loss"]]
-        for n in range(num, len(keys)):
+        for n in range(num_steps, len(keys)):
             fakes, buffers, pull = self.gan.generate(pair.generator, noise[n], labels[n])
             pair = pair._replace(generator=pair.generator._replace(buffers=buffers))
             overrides = self._overrides(one, other, drawn[n, 0])

@@ -64,10 +64,10 @@ class ACGANMLP(ACGAN):
 
 @dataclass(frozen=True, kw_only=True)
 class Convolutional(ACGAN):
-    """Build a generator of 5x5 transposed convolutions and a discriminator of 3x3 convolutions.
+    """Build a generator of transposed convolutions and a discriminator of six convolutions.
 
-    The transposed convolutions have stride 2. There are six 3x3 convolutions. The sizes of all
-    layers follow from the data.
+    Transposed convolutions are 5x5 with stride 2, convolutions 3x3. The sizes of all layers follow
+    from the data.
     """
 
     # channels after each transposed convolution except the last
