@@ -24,8 +24,9 @@ def facts(run: Run) -> list[tuple[str, str]]:
 
 def _members(run: Run) -> str:
     lost = len(run.settings.get("run", {}).get("lost", []))
-    text = f"{run.num_members:,}" if run.num_members else UNKNOWN
-    return f"{text}, {lost:,} of them lost" if lost else text
+    if lost:  # run.members counts the remaining ones
+        return f"{run.setting('run', 'members') + lost:,}, {lost:,} of them lost"
+    return f"{run.num_members:,}" if run.num_members else UNKNOWN
 
 
 def _data(run: Run) -> str:

@@ -128,6 +128,13 @@ def test_a_value_of_the_server_belongs_to_no_member(tmp_path):
     assert text.count("0.6250") == 1 and "mean 1.1000 0.6250" in text
 
 
+def test_members_that_were_lost_before_the_first_round_are_counted(tmp_path):
+    folder = make_record(tmp_path / "run", members=3, strategy="md-gan")
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace("members = 0", "members = 3\nlost = [1]"))
+    assert "4, 1 of them lost" in page_of(folder).text
+
+
 def test_a_run_that_lost_a_member(tmp_path):
     folder = make_record(tmp_path / "run", classes=["cat", "dog", "emu"])
     add_rounds(folder, [round_line(5, 2)])
