@@ -11,7 +11,7 @@ def ignore(message: str) -> None:
 
 def duration(seconds: float) -> str:
     """Return a time in its two largest units, such as ``3 min 20 s``; below 1 min, in seconds."""
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:

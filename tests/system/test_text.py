@@ -2,10 +2,11 @@ from remuda.system.text import count, duration, listed
 
 
 def test_durations_have_two_units():
-    seconds = (0.04, 59.9, 91, 5000, 6000, 200_000)
+    seconds = (0.04, 59.9, 59.96, 91, 5000, 6000, 200_000)
     assert [duration(each) for each in seconds] == [
         "0.0 s",
         "59.9 s",
+        "1 min 0 s",
         "1 min 31 s",
         "1 h 23 min",
         "1 h 40 min",
