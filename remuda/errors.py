@@ -1,4 +1,4 @@
-"""Define errors that users can fix, and the message and exit status that a command ends with."""
+"""Define errors that users can fix, and choose a command's error message and exit status."""
 
 import errno
 import sys
@@ -7,7 +7,7 @@ from shlex import quote
 
 
 class UserError(ValueError):
-    """Report something that the user can fix; the message states the cause and the remedy.
+    """Report a problem that the user can fix; the message states the cause and the remedy.
 
     The command line prints the message without a traceback and exits with status 2, or 130 if the
     user stopped the run. ``is_user_error`` lists the other exceptions that are treated like this;

@@ -1,4 +1,4 @@
-"""Load images by the name of their data set, and divide them among the members."""
+"""Load data sets by name, and divide their images among the members."""
 
 from typing import TYPE_CHECKING
 

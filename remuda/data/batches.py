@@ -1,6 +1,6 @@
 """Draw each member's endless stream of batches.
 
-A batch depends only on the seed, the member and its position in the stream.
+A batch depends only on the seed, the member and the batch's position in the stream.
 """
 
 from collections.abc import Sequence
@@ -16,25 +16,25 @@ from remuda.tensors import random
 class Batch(NamedTuple):
     """Batches of real data, with one row per member."""
 
-    images: Tensor  # (members, batches, b, C, H, W), as stored
+    images: Tensor  # (members, batches, b, C, H, W), with pixels as stored
     labels: Tensor  # (members, batches, b)
 
 
 class Batches:
     """Draw batches for the members hosted here, each from its share of a data set.
 
-    A member walks through its share in a random order, then again in another order. It uses every
-    image once per epoch, whatever the sizes of shares and batches, even if its share is smaller
-    than a batch.
+    A member walks through its share in a random order, then again in a new order. It uses every
+    image once per epoch, for any size of shares and batches, even if its share is smaller than a
+    batch.
 
     Args:
         dataset: the images that the shares index.
         shares: one tensor of indices for each member of the population.
         members: the numbers of the members hosted here.
-        batch_size: images in a batch.
+        batch_size: number of images in a batch.
         seed: the seed of the run.
-        device: where the images are kept.
-        mirror: whether to mirror each image with probability one half.
+        device: the device that stores the images.
+        mirror: whether to mirror each image with probability 1/2.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Batches:
             self.groups.append((rows, group, torch.searchsorted(kept, stacked).to(device)))
 
     def draw(self, first: int, count: int) -> Batch:
-        """Return the batches with numbers first to first + count - 1 of every member."""
+        """Return batches number first to first + count - 1 for every member."""
         shape = len(self.members), count, self.batch_size
         index = torch.empty(shape, dtype=torch.int64, device=self.images.device)
         for rows, members, shares in self.groups:
@@ -87,9 +87,9 @@ class Batches:
         return coins.bool().reshape(*keys.shape, self.batch_size)
 
     def _walk(self, members: Sequence[int], shares: Tensor, first: int, count: int) -> Tensor:
-        """Return positions among the images kept here, (members, count, b).
+        """Return indices into the images kept here, (members, count, b).
 
-        The shares of these members all have the same size.
+        All these members must have shares of the same size.
         """
         size = shares.shape[1]
         start, stop = first * self.batch_size, (first + count) * self.batch_size

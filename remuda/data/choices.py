@@ -1,6 +1,6 @@
-"""List the data sets by name; their functions are imported when they are first used.
+"""Map the name of each data set to the function that loads it, imported on first use.
 
-A function takes the settings and the split, and returns the data set. Add your own with
+The function takes the settings and the split, and returns the data set. Add your own with
 ``DATASETS["name"] = function``.
 """
 

@@ -1,7 +1,7 @@
-"""Read CIFAR-10 and CIFAR-100 in the binary and in the Python layout.
+"""Read CIFAR-10 and CIFAR-100 in the binary or the Python layout.
 
-The Python layout is a pickle, and loading a pickle can run any code. The unpickler in this module
-accepts the few names that the published files use and rejects all others.
+The Python layout is a pickle, and loading a pickle can run arbitrary code. The unpickler in this
+module accepts only the few names that the published files use.
 """
 
 import codecs
@@ -14,10 +14,10 @@ import numpy as np
 
 from remuda.errors import UserError
 
-_PIXELS = 3 * 32 * 32  # bytes of an image
+_PIXELS = 3 * 32 * 32  # bytes per image
 _REMEDY = "replace it with a good copy, or delete the folder to download it again"
 
-# numpy moved _reconstruct from numpy.core to numpy._core; any array refers to the right one.
+# NumPy moved _reconstruct from numpy.core to numpy._core. Every array refers to the right one.
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
 _ADMITTED = {
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
@@ -79,7 +79,7 @@ def read_python(
 
 
 def read_names(path: Path, key: str) -> tuple[str, ...]:
-    """Return the class names: one per line of a text file, or the list `key` of a pickled file."""
+    """Return the class names from a text file, one per line, or from list `key` of a pickle."""
     if path.suffix == ".txt":
         return tuple(_read(path).decode("utf-8", errors="replace").split())
     names = _unpickle(path).get(key)

@@ -1,4 +1,4 @@
-"""Define the settings of a run's data."""
+"""Define a run's data settings."""
 
 import platform
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ class DataConfig:
     # digits, mnist, fashion-mnist, cifar10, cifar100, ring, grid or folder:PATH
     name: str = "digits"
     # folder with the data sets' files; the path may contain {rank} and {host}
-    # "" = $REMUDA_DATA, then the user's cache
+    # "" = search $REMUDA_DATA, then the user's cache
     path: str = ""
-    size: int = 0  # pixels per side, resized if needed; 0 = as stored
-    channels: int = 0  # convert to 1 or 3; the images' own number is accepted too; 0 = as stored
-    # also train on mirror images, each image half of the time; not for digits and letters
+    size: int = 0  # pixels per side; images are resized if needed; 0 = as stored
+    channels: int = 0  # 1 or 3 = convert; 0 = as stored; the stored number is accepted too
+    # mirror each image with probability 1/2; not suitable for digits and letters
     mirror: bool = False
-    limit: int = 0  # largest number of images, spread evenly over the classes; 0 = all
+    limit: int = 0  # maximum number of images, spread evenly over the classes; 0 = all
     partition: PartitionName = "auto"  # auto: the strategy's choice
     alpha: float = 0.5  # dirichlet: concentration, 0 < alpha <= 1e6; small = skewed
-    fraction: float = 0.5  # subset: part of the data set that each member draws, 0 < fraction <= 1
-    # with {rank} or {host}: the ranks whose data the members started with; set by the run
+    fraction: float = 0.5  # subset: fraction of the images that each member draws, above 0, <= 1
+    # with {rank} or {host}: the ranks whose data the members started with; the run sets this
     ranks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class DataConfig:
             )
         if not self.alpha > 0:
             raise UserError(f"data.alpha must be above 0, not {self.alpha:g}")
-        # Far above 1e6 the gamma variates overflow; the shares are equal long before.
+        # Far above 1e6 the gamma variates overflow. Shares are equal at much smaller values.
         if self.alpha > 1e6:
             raise UserError(
                 f"data.alpha must be at most 1e6, where all shares are equal, not {self.alpha:g}"
@@ -57,7 +57,7 @@ class DataConfig:
 
     @property
     def is_per_rank(self) -> bool:
-        """Whether each rank has its own data, which never leave that rank."""
+        """Return whether each rank has its own data, which never leave that rank."""
         texts = self.name + "\0" + self.path
         return "{rank}" in texts or "{host}" in texts
 
@@ -78,7 +78,7 @@ class DataConfig:
         return self if path is None else replace(self, path=path, ranks=())
 
     def with_full_paths(self) -> "DataConfig":
-        """Return the same settings with absolute paths, which are valid from any folder."""
+        """Return the same settings with absolute paths, which are valid in any working folder."""
         name, path = self.name, self.path
         if name.startswith(FOLDER) and name != FOLDER:
             name = FOLDER + str(Path(name.removeprefix(FOLDER)).expanduser().resolve())

@@ -1,4 +1,4 @@
-"""Load data sets by name into memory, all as instances of Dataset."""
+"""Load data sets by name; each becomes an instance of Dataset in memory."""
 
 import difflib
 from dataclasses import dataclass, replace
@@ -135,7 +135,7 @@ def _unknown(name: str) -> str:
 def _dataset(
     name: str, images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]
 ) -> Dataset:
-    # Copy an array that is a read-only view of a file's bytes.
+    # Copy the array if it is a read-only view of a file's bytes.
     writable = images if images.flags.writeable else images.copy()
     return Dataset(name, torch.from_numpy(writable), torch.from_numpy(labels), classes)
 
@@ -184,7 +184,7 @@ def _cifar100(config: DataConfig, split: Split) -> Dataset:
 def _cifar_names(
     found: Found, text: str, meta: str, key: str, default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the class names from the file next to the batches, which is optional."""
+    """Return the class names from the optional file next to the batches."""
     path = found.folder / (text if found.kind == "binary" else meta)
     if not path.is_file():
         return default

@@ -1,4 +1,4 @@
-"""Download files from mirrors; a file under its final name is always complete and verified.
+"""Download files from mirrors; a file with its final name is always complete and verified.
 
 Each file is written to a scratch folder next to its destination, compared with its checksum,
 flushed to the disk and renamed. The checksums (MD5, as published) guard against broken transfers,
@@ -23,18 +23,18 @@ from remuda.data.sources import Package, Source
 from remuda.errors import UserError
 from remuda.system import disk, progress
 
-_TIMEOUT = 10.0  # seconds, to connect and for each read
+_TIMEOUT = 10.0  # seconds to connect, and for each read
 _BLOCK = 1 << 18  # bytes per read
 
 
 class MirrorError(Exception):
-    """Report that no mirror has a good file; the text lists the failure of each mirror."""
+    """Report that every mirror failed; the message lists the failure of each mirror."""
 
 
 def mirrors(source: Source) -> tuple[str, ...]:
-    """Return the URLs of the folders that have the files, in the order to try them.
+    """Return the URLs of the folders that have the files, in the order to try.
 
-    $REMUDA_MIRROR replaces all of them; it must have one folder for each data set.
+    $REMUDA_MIRROR replaces all of them; this mirror must have one folder for each data set.
     """
     site = os.environ.get("REMUDA_MIRROR", "")
     if not site:
@@ -50,7 +50,7 @@ def mirrors(source: Source) -> tuple[str, ...]:
 def lock(path: Path) -> Iterator[None]:
     """Hold a lock on a file; wait while another process holds it.
 
-    The file is never deleted, because that would race with the processes that wait.
+    The file is never deleted, because deleting it would race with waiting processes.
     """
     with ExitStack() as stack:
         try:
@@ -80,7 +80,7 @@ def fetch_into(package: Package, mirrors: Sequence[str], target: Path) -> None:
 
 
 def unpack_into(package: Package, archive: Path, target: Path) -> None:
-    """Verify an archive and put the files of its top folder into target."""
+    """Verify an archive and move the files of its top folder into target."""
     found = _md5(archive)
     if found != package.md5:
         raise UserError(
@@ -141,7 +141,7 @@ def transfer(url: str, path: Path) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Describe an error in a few words, by the cause inside urllib's wrapper."""
+    """Describe an error in a few words. For a urllib error, describe the underlying cause."""
     if isinstance(error, urllib.error.HTTPError):
         return f"{error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):
@@ -150,7 +150,7 @@ def reason(error: Exception) -> str:
 
 
 def publish(paths: Sequence[Path], folder: Path) -> None:
-    """Flush complete files and move them to a folder; a crash leaves a complete file or none."""
+    """Flush complete files and move them to a folder; a crash never leaves a partial file there."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in paths:
         disk.sync(path)

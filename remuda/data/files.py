@@ -15,7 +15,7 @@ from remuda.errors import UserError
 class Found:
     """The files of one split."""
 
-    kind: str  # kind of the layout
+    kind: str  # kind of layout
     paths: tuple[Path, ...]  # in the order of the layout
 
     @property
@@ -36,8 +36,8 @@ def data_folders(config: DataConfig) -> list[Path]:
 def obtain(source: Source, split: Split, config: DataConfig) -> Found:
     """Return the files of a split; unpack or download them if no data folder has them.
 
-    New files go into the first writable folder. A lock lets one process work at a time; the others
-    wait and then find its files.
+    New files go into the first writable folder. A lock lets only one process download at a time;
+    the others wait and then use its files.
     """
     folders = data_folders(config)
     found = locate(source, split, folders)
@@ -115,7 +115,7 @@ def first_writable(source: Source, folders: list[Path]) -> Path:
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError:  # try the next; the message below names all of them
+        except OSError:  # try the next folder; the message below names all folders
             continue
         if os.access(folder, os.W_OK | os.X_OK):
             return folder

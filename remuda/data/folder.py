@@ -1,6 +1,6 @@
 """Read a folder of images with one sub-folder per class, or with images of a single class.
 
-Only the first image is decoded before the listing and the free memory have been checked.
+The listing and the free memory are checked after decoding only the first image.
 """
 
 import os
@@ -17,7 +17,7 @@ from remuda.data.partitions import evenly
 from remuda.errors import UserError
 from remuda.system.memory import available_bytes
 
-_IMAGES_PER_TASK = 64  # decoded by one task of the thread pool
+_IMAGES_PER_TASK = 64  # images that one task of the thread pool decodes
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # Pillow's mode for a number of channels
 _NUM_CHANNELS = {mode: count for count, mode in _MODES.items()}
 
@@ -53,7 +53,7 @@ def read(
 
 
 def list_images(root: Path, split: Split) -> Listing:
-    """List the images of a split; sub-folders train/ and test/ or val/ are splits."""
+    """List the images of a split; sub-folders named train/, test/ or val/ are splits."""
     if not root.is_dir():
         raise UserError(
             f"{root} is not a folder: name a folder of images with --set data.name=folder:PATH"
@@ -75,9 +75,9 @@ def _no_test(root: Path) -> NoReturn:
 
 
 def _list_test(root: Path, name: str) -> Listing:
-    """List test/ or else val/, with the labels of train/.
+    """List the images in test/, or else in val/, with the labels of train/.
 
-    A test/ without the class folders of train/ has no labels to use, so it is skipped.
+    A folder test/ without the class folders of train/ has no labels, so it is skipped.
     """
     train_classes = [child.name for child in _children(root / "train")]
     for folder in (root / "test", root / "val"):
@@ -127,7 +127,7 @@ def _children(folder: Path) -> list[Path]:
 
 
 def _images_in(folder: Path, *, recursive: bool) -> list[Path]:
-    """Return the visible files with the suffix of a format that Pillow opens, sorted by path."""
+    """Return visible files whose suffix belongs to a format that Pillow reads, sorted by path."""
     Image.init()
     formats = Image.registered_extensions().items()
     suffixes = {suffix for suffix, kind in formats if kind in Image.OPEN}
@@ -140,7 +140,7 @@ def _images_in(folder: Path, *, recursive: bool) -> list[Path]:
 
 
 def _common_shape(path: Path, config: DataConfig) -> tuple[int, int]:
-    """Return the side and the channels of all images, from the settings or the first image."""
+    """Return the side and channels of all images, as set or as in the first image."""
     image = _open(path)
     stored = _NUM_CHANNELS[image.mode]
     if config.channels not in (0, 1, 3, stored):
@@ -202,7 +202,7 @@ def _open(path: Path) -> Image.Image:
 
 
 def _plain(image: Image.Image, kind: str | None, path: Path) -> Image.Image:
-    """Convert an image of another mode to L, RGB or RGBA."""
+    """Convert an image with any other mode to L, RGB or RGBA."""
     if image.mode in _NUM_CHANNELS:
         return image
     if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PNG"):

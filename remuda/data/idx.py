@@ -1,6 +1,6 @@
 """Read the IDX format of MNIST and Fashion-MNIST, plain or gzipped.
 
-An IDX file holds a magic number, the sizes of the dimensions, and then the bytes.
+An IDX file contains a magic number, the size of each dimension, and then the data bytes.
 """
 
 import gzip
@@ -14,14 +14,14 @@ import numpy as np
 from remuda.errors import UserError
 
 _GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
-_UNSIGNED_BYTE = 0x08  # IDX code of the number type
+_UNSIGNED_BYTE = 0x08  # IDX code of the data type
 _REMEDY = "delete it to download it again, or replace it with a good copy"
 
 
 def content(path: Path) -> bytes:
     """Return the file's bytes, decompressed if they are gzipped.
 
-    The first bytes decide, not the name: some proxies decompress a .gz file and keep its name.
+    Check the first bytes, not the name: some proxies decompress a .gz file but keep its name.
     """
     try:
         raw = path.read_bytes()

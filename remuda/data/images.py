@@ -1,10 +1,10 @@
-"""Convert pixels: between bytes and [-1, 1], to another size, to another number of channels."""
+"""Convert images: scale bytes to [-1, 1] and back, resize, and change the channels."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_CHUNK = 2048  # images converted at once, which bounds the size of the float copy
+_CHUNK = 2048  # images converted at once; this limits the size of the float copy
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in Pillow's mode L
 
 
@@ -23,7 +23,7 @@ def to_bytes(images: Tensor) -> Tensor:
 
 
 def resize(images: Tensor, size: int) -> Tensor:
-    """Resize uint8 images (M, C, H, W) to size x size, bilinear and antialiased."""
+    """Resize uint8 images (M, C, H, W) to size x size with antialiased bilinear interpolation."""
     if images.shape[-2:] == (size, size):
         return images
     resized = [
@@ -37,7 +37,7 @@ def resize(images: Tensor, size: int) -> Tensor:
 
 
 def to_grey(images: Tensor) -> Tensor:
-    """Convert uint8 images (M, 3, H, W) to grey ones (M, 1, H, W)."""
+    """Convert uint8 images (M, 3, H, W) to grey images (M, 1, H, W)."""
     weights = torch.tensor(_LUMA).reshape(1, 3, 1, 1)
     grey = [(chunk * weights).sum(dim=1, keepdim=True).round() for chunk in images.split(_CHUNK)]
     return torch.cat(grey).clamp(0, 255).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""Decide which images each member trains on, as index tensors into one data set."""
+"""Choose the images that each member trains on; return their indices in the data set."""
 
 from collections.abc import Callable
 
@@ -14,15 +14,15 @@ from remuda.tensors import random
 def partition(
     labels: Tensor, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[Tensor]:
-    """Divide the images among the members by the rule config.partition.
+    """Divide the images among the members with the rule config.partition.
 
     Args:
         labels: the class of each image, (M,).
-        num_members: how many shares to make.
+        num_members: the number of shares.
         config: the rule and its settings; the rule must not be "auto", which the caller replaces
             with the strategy's choice.
         num_classes: the number of classes.
-        seed: the seed of the run, which decides all draws.
+        seed: the seed of the run, which determines all random choices.
 
     Returns:
         One int64 tensor of ascending indices for each member.
@@ -46,8 +46,8 @@ def partition(
 def evenly(labels: np.ndarray, limit: int) -> np.ndarray:
     """Return the ascending indices of at most `limit` images, spread evenly over the classes.
 
-    The first image of every class comes first, then the second of every class, and so on. A limit
-    of 0 keeps all images.
+    Take the first image of every class, then the second of every class, and so on. A limit of 0
+    keeps all images.
     """
     if not 0 < limit < len(labels):
         return np.arange(len(labels))
@@ -94,7 +94,7 @@ def _by_class(
 def _iid(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """Draw disjoint random shares of all images, whose sizes differ by at most one."""
+    """Divide all images at random into disjoint shares whose sizes differ by at most one."""
     order = _generator(seed, "iid").permutation(len(labels))
     return np.array_split(order, num_members)
 
@@ -102,11 +102,11 @@ def _iid(
 def _dirichlet(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """Split each class in proportions drawn from Dirichlet(alpha); shares are disjoint.
+    """Split each class into disjoint shares with proportions drawn from Dirichlet(alpha).
 
     A member without images receives one from the member that has the most, so that every member can
-    train. This is rare: usual draws (alpha of 0.1 and above, hundreds of images per member) leave
-    no member empty.
+    train. This is rare: with common settings (alpha of 0.1 and above, hundreds of images per
+    member), every member gets images.
     """
     owner = np.empty(len(labels), dtype=np.int64)  # the member that owns each image
     for label in range(num_classes):
@@ -127,7 +127,7 @@ def _dirichlet(
 def _subset(
     labels: np.ndarray, num_members: int, config: DataConfig, num_classes: int, seed: int
 ) -> list[np.ndarray]:
-    """Draw a random subset for each member; subsets of two members may overlap."""
+    """Draw a random subset for each member; subsets of different members may overlap."""
     count = max(1, round(config.fraction * len(labels)))
     return [
         _generator(seed, "subset", member).choice(len(labels), count, replace=False)

@@ -10,9 +10,9 @@ from remuda.data.config import Split
 class Layout:
     """Describe one way in which a data set's files are arranged below a data folder."""
 
-    kind: str  # the reader: idx, binary or python
+    kind: str  # the reader to use: idx, binary or python
     folders: tuple[str, ...]  # searched in this order; "." is the data folder itself
-    files: Mapping[Split, tuple[str, ...]]  # needed by a split; idx files may end in .gz
+    files: Mapping[Split, tuple[str, ...]]  # the files of each split; idx files may end in .gz
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Package:
 
     file: str
     md5: str
-    folder: str  # where it belongs below the data folder; also the top folder of a tar archive
+    folder: str  # its place below the data folder; also the top folder of a tar archive
 
     @property
     def is_archive(self) -> bool:
-        """Whether the file is a tar archive."""
+        """Return whether the file is a tar archive."""
         return self.file.endswith(".tar.gz")
 
 
@@ -35,8 +35,8 @@ class Source:
 
     name: str
     layouts: tuple[Layout, ...]
-    mirrors: tuple[str, ...]  # prefixes of file names, tried in this order
-    packages: Mapping[Split, tuple[Package, ...]]  # downloaded for a split
+    mirrors: tuple[str, ...]  # URL prefixes of the files, tried in this order
+    packages: Mapping[Split, tuple[Package, ...]]  # files to download for each split
     archives: tuple[Package, ...] = ()  # unpacked if the user puts one into the data folder
     # MD5 of the decompressed labels of another data set with the same file names
     foreign_labels: frozenset[str] = frozenset()

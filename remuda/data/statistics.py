@@ -1,8 +1,8 @@
 """Measure how the pixels of a data set differ between its classes.
 
 Lupo Pasini et al., "Scalable balanced training of conditional generative adversarial neural
-networks on image data", 2021, measure with an analysis of variance how much the classes of a data
-set differ. This module has both their formula and the textbook's.
+networks on image data", 2021, use an analysis of variance to measure how much the classes differ.
+This module implements their formula and the textbook formula.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from remuda.data.datasets import Dataset
 from remuda.errors import UserError
 
 _CHUNK = 256  # images converted to float64 at once
-_MAX_CLASSES = 120  # the largest number of classes that are printed
+_MAX_CLASSES = 120  # the maximum number of classes to print
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Anova:
 
     @property
     def f(self) -> float:
-        """Return the F statistic: infinite without variance within, nan without any variance."""
+        """Return the F statistic: infinite without variance within classes, nan without any."""
         mean_between = self.between / (self.num_groups - 1)
         mean_within = self.within / (self.count - self.num_groups)
         if mean_within:
@@ -60,7 +60,7 @@ class Anova:
     @property
     def p(self) -> float:
         """Return the probability of an F this large if the classes do not differ."""
-        # Imported here because it is slow; scipy.stats, which also has this function, is slower.
+        # Import it here because it is slow. scipy.stats has this function too, but is slower.
         from scipy.special import fdtrc
 
         return float(fdtrc(self.num_groups - 1, self.count - self.num_groups, max(self.f, 0.0)))
@@ -81,14 +81,14 @@ def paper_anova(dataset: Dataset) -> list[Anova]:
     """Return the paper's analysis of variance, for each channel.
 
     SSb = var(class means) (g - 1) (n / g - 1), SSres = var(all pixels) (n - 1) - SSb. This
-    reproduces the paper's figures if n is the number of *images*, although the second variance is
-    taken over pixels, and if both variances divide by their count.
+    reproduces the paper's figures under two conditions: n is the number of *images*, although the
+    second variance is taken over pixels; and both variances divide by their count.
     """
     return _paper_anova(moments(dataset), _groups(dataset))
 
 
 def oneway_anova(dataset: Dataset) -> list[Anova]:
-    """Return the textbook's one-way analysis of the images' mean values, for each channel."""
+    """Return the textbook one-way analysis of variance of the images' means, for each channel."""
     return _oneway_anova(moments(dataset), _groups(dataset))
 
 
@@ -157,7 +157,7 @@ def print_summary(dataset: Dataset, console: Console, anova: bool) -> None:
 
 
 def _print_line(console: Console, text: str) -> None:
-    # Brackets in the user's names of folders and classes are not markup.
+    # Names of folders and classes may contain brackets; do not treat them as markup.
     console.print(text, markup=False, highlight=False)
 
 

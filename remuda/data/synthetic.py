@@ -1,8 +1,8 @@
 """Draw points in the plane that reveal lost modes: Gaussians on a ring or on a grid.
 
-The proportions are the customary ones: radius to standard deviation is 100 to 1 on the ring, and
-spacing to standard deviation is 40 to 1 on the grid. Everything is scaled into (-1, 1), which
-generators that end with a tanh can reach.
+The proportions are those of the literature: the ring's radius is 100 standard deviations, and the
+grid's spacing is 40. All points are scaled into (-1, 1), the range of generators that end with a
+tanh.
 """
 
 import math
@@ -22,7 +22,7 @@ class Modes:
     """Describe an equal mixture of round Gaussians; a point's label is the index of its centre."""
 
     centres: tuple[tuple[float, float], ...]
-    std: float  # of each coordinate, in the units of the centres
+    std: float  # standard deviation of each coordinate, in the same units as the centres
 
 
 _RING = tuple((0.8 * math.cos(k * math.pi / 4), 0.8 * math.sin(k * math.pi / 4)) for k in range(8))
@@ -31,7 +31,7 @@ MODES = {"ring": Modes(_RING, 0.008), "grid": Modes(_GRID, 0.01)}
 
 
 def points(name: str, split: Split) -> tuple[Tensor, Tensor]:
-    """Return points (M, 2, 1, 1) and the mode of each (M,).
+    """Return points (M, 2, 1, 1) and the mode of each point (M,).
 
     Every call returns the same points; the two splits are different draws.
     """

@@ -1,4 +1,4 @@
-"""GANs: the losses, the optimizer and the training step of a generator and a discriminator."""
+"""Define GANs: the losses, the optimizer, and the training step of a pair of networks."""
 
 from remuda.gan.gan import GAN, Overrides
 from remuda.gan.losses import LOSSES, Loss

@@ -1,4 +1,4 @@
-"""Augmentation that keeps a discriminator from memorising a small data set."""
+"""Augment images to keep a discriminator from memorising a small data set."""
 
 import torch
 from torch import Tensor, nn
@@ -7,11 +7,12 @@ from remuda.tensors import random
 
 
 class Augmented(nn.Module):
-    """A discriminator that sees every image shifted and with a square of zeros cut out.
+    """Shift every image and cut a square out of it before the discriminator receives it.
 
-    Both are drawn for each image in each pass (Zhao et al. 2020). Fakes are treated like real
-    images and gradients flow through both changes, so the generator does not learn to shift and to
-    cut. As in dropout, the random stream is a buffer that advances with every pass.
+    Each pass draws a new shift and a new square for every image (Zhao et al. 2020). Pixels in the
+    square are set to zero. Fakes are treated like real images, and gradients flow through the
+    shift and the cut, so the generator does not learn to imitate them. As in dropout, the random
+    stream is a buffer that advances with every pass.
     """
 
     key: Tensor
@@ -19,8 +20,8 @@ class Augmented(nn.Module):
     def __init__(self, network: nn.Module, shift: float, cutout: float):
         super().__init__()
         self.network = network
-        self.shift = shift  # largest shift, as a part of the image's side
-        self.cutout = cutout  # side of the square, as a part of the image's side
+        self.shift = shift  # largest shift, as a fraction of the image's side
+        self.cutout = cutout  # side of the square, as a fraction of the image's side
         self.register_buffer("key", torch.randint(1 << 62, ()))
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -32,7 +33,7 @@ class Augmented(nn.Module):
 
 
 def shifted(images: Tensor, draws: Tensor, part: float) -> Tensor:
-    """Shift images (b, C, H, W) down and right by -part to part of their sides.
+    """Shift images (b, C, H, W) down and right, each by -part to part of the image's side.
 
     ``draws`` (2, b) are uniform in [0, 1). Zeros fill the pixels that the shift uncovers.
     """
@@ -45,7 +46,7 @@ def shifted(images: Tensor, draws: Tensor, part: float) -> Tensor:
 def _shift_matrix(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
     """Return one matrix of zeros and ones per image, (b, 1, side, side).
 
-    Products with it are exact, and so are their gradients, in any order of summation.
+    Products with this matrix and their gradients are exact, in any order of summation.
     """
     limit, position = round(part * side), torch.arange(side, device=images.device)
     offset = (draws * (2 * limit + 1)).long() - limit
@@ -53,7 +54,7 @@ def _shift_matrix(draws: Tensor, side: int, part: float, images: Tensor) -> Tens
 
 
 def cut(images: Tensor, draws: Tensor, part: float) -> Tensor:
-    """Set a rectangle of every image to zero; its sides are ``part`` of the image's.
+    """Set a rectangle of every image to zero; ``part`` is the ratio of its sides to the image's.
 
     ``draws`` (2, b) are uniform in [0, 1) and place the centre anywhere in the image.
     """

@@ -1,6 +1,6 @@
 """Train several generators against several discriminators.
 
-Each individual is evaluated against all opponents, and trains against opponents drawn for it.
+Each individual is evaluated against all opponents. It trains against opponents drawn at random.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from remuda.gan.players import Pair, Player, apply, update_average
 from remuda.tensors import random, trees
 from remuda.tensors.trees import Tree
 
-Drawing = Literal["none", "creation", "update"]  # when a generator's loss is drawn
+Drawing = Literal["none", "creation", "update"]  # when to draw a generator's loss
 
 
 class Generator(NamedTuple):
@@ -27,7 +27,7 @@ class Generator(NamedTuple):
     player: Player
     average: dict[str, Tensor]
     lr: Tensor
-    loss: Tensor  # (3,), one-hot: the loss of MUSTANGS drawn at its creation
+    loss: Tensor  # (3,), one-hot: the MUSTANGS loss drawn when it was created
 
 
 class Discriminator(NamedTuple):
@@ -38,7 +38,7 @@ class Discriminator(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Individuals of both sides; all leaves have a leading axis of individuals."""
+    """The generators and the discriminators; each leaf has a leading axis of individuals."""
 
     generators: Generator
     discriminators: Discriminator
@@ -51,16 +51,16 @@ class Turns(NamedTuple):
     labels: Tensor  # (n, b)
     noise: Tensor  # (n, b, latent)
     keys: Tensor  # (n,)
-    rivals: Tensor  # (n, individuals, 2): each discriminator's generator, and the reverse
-    losses: Tensor  # (n, individuals, 3), one-hot: each generator's loss if drawn per update
+    rivals: Tensor  # (n, individuals, 2): a discriminator's generator, a generator's discriminator
+    losses: Tensor  # (n, individuals, 3), one-hot: each generator's loss, if drawn per update
 
 
 @dataclass(frozen=True, eq=False)
 class Contest:
-    """The rules of a GAN for several individuals of each side.
+    """Apply the rules of a GAN to several generators and several discriminators.
 
     Discriminators learn from the first ``discriminator_steps`` batches of a turn. Generators learn
-    from the last of these and from all that follow.
+    from the last of these batches and from all later ones.
     """
 
     gan: GAN
@@ -88,9 +88,9 @@ class Contest:
         noise: Tensor,
         key: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Evaluate all against all, by the losses that they train with.
+        """Evaluate every generator against every discriminator, with their training losses.
 
-        Return the generators' losses (G, D) and the discriminators' (D, G).
+        Return the losses of the generators (G, D) and of the discriminators (D, G).
         """
         gan = self.gan
 
@@ -102,7 +102,7 @@ class Contest:
 
         def with_all_fakes(fn: Callable[[Player, Tensor], Tensor]) -> Callable[[Player], Tensor]:
             def with_each(player: Player) -> Tensor:
-                # Each batch of fakes gets a copy, because a pass changes running statistics.
+                # Use a copy for each batch of fakes, because a pass changes running statistics.
                 copies = trees.map(lambda leaf: leaf.expand(len(fakes), *leaf.shape), player)
                 return vmap(fn)(copies, fakes)
 
@@ -153,7 +153,7 @@ class Contest:
     ) -> tuple[Sides, dict[str, Tensor]]:
         """Train all individuals of ``sides`` over these turns.
 
-        Rivals are numbered: first the individuals of ``sides``, then those of ``others``, which do
+        ``rivals`` numbers the individuals of ``sides`` first, then those of ``others``, which do
         not learn.
         """
         num_individuals = len(sides.generators.lr)
@@ -205,7 +205,7 @@ class Contest:
         return one._replace(player=player, average=average), loss
 
     def _train_pair(self, sides: Sides, turns: Turns) -> tuple[Sides, dict[str, Tensor]]:
-        """Train one against one as ``GAN.step`` does: the generator uses the last fakes again."""
+        """Train one pair as ``GAN.step`` does: the generator reuses the last batch of fakes."""
         one, other = trees.row(sides.generators, 0), trees.row(sides.discriminators, 0)
         pair, num_steps = Pair(one.player, other.player, one.average), self.discriminator_steps
         images, labels, noise, keys, _, drawn = turns

@@ -1,6 +1,6 @@
-"""Train one generator against one discriminator: how the pair starts, learns and generates.
+"""Initialise a generator and a discriminator, train them against each other, and sample.
 
-All methods are pure functions. Nothing here knows about populations.
+All methods are pure functions. This module knows nothing about populations.
 """
 
 import copy
@@ -20,12 +20,12 @@ from remuda.networks import Networks
 from remuda.tensors import calculus, random
 
 Gradients = dict[str, Tensor]
-Pullback = Callable[[Tensor], Gradients]  # from gradients at images to gradients at weights
-GeneratorLoss = Callable[[Tensor], Tensor]  # from the discriminator's outputs at fakes
+Pullback = Callable[[Tensor], Gradients]  # maps gradients of images to gradients of weights
+GeneratorLoss = Callable[[Tensor], Tensor]  # a function of the discriminator's outputs for fakes
 
 
 class Overrides(NamedTuple):
-    """Settings of one pair that replace those of its GAN; None keeps the GAN's setting."""
+    """Override the GAN's settings for one pair; None keeps the GAN's setting."""
 
     generator_lr: Tensor | None = None
     discriminator_lr: Tensor | None = None
@@ -37,14 +37,14 @@ NO_OVERRIDES = Overrides()
 
 @dataclass(eq=False, kw_only=True)
 class GAN:
-    """Two networks and the rules by which they train.
+    """Define two networks and how they train.
 
     ``real`` and ``fakes`` are images (b, C, H, W) in [-1, 1], ``labels`` (b,), ``noise``
     (b, latent). All other random draws come from ``key``, a scalar (see remuda.tensors.random).
     """
 
     networks: Networks
-    shape: tuple[int, ...]  # of one image, (C, H, W)
+    shape: tuple[int, ...]  # shape of one image, (C, H, W)
     num_classes: int
     loss: Loss
     generator_optimizer: Adam
@@ -54,8 +54,8 @@ class GAN:
     penalty: float = 10.0  # penalty: weight of the gradient penalty
     real_target: float = 1.0  # label of real images; less than 1 under label smoothing
     ema: float = 0.0  # decay of the generator's moving average; 0 = none
-    shift: float = 0.0  # largest random shift of the discriminator's images, as a part of the side
-    cutout: float = 0.0  # side of the square cut out of these images, as a part of the side
+    shift: float = 0.0  # largest shift of the discriminator's images, as a fraction of the side
+    cutout: float = 0.0  # side of the square cut out of these images, as a fraction
 
     # These modules only define the structure; the weights are always arguments.
     generator: nn.Module = field(init=False, repr=False)
@@ -99,8 +99,8 @@ class GAN:
         """Update the discriminator K times, then the generator once.
 
         All tensors have a leading axis K. The generator is updated with the discriminator's last
-        batch of fakes, as in the papers' step of two minibatches, so that one forward pass through
-        the generator serves both updates.
+        batch of fakes, so one forward pass through the generator serves both updates. The papers
+        use the same two minibatches in a step.
         """
         generator, discriminator, average = pair
         losses = []
@@ -134,7 +134,7 @@ class GAN:
         noise: Tensor,
         overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Pair, dict[str, Tensor]]:
-        """Run the generator's update in ``step``; generate the last fakes again for it."""
+        """Run the generator update in ``step``; it generates the last batch of fakes again."""
         fakes, _, pull = self.generate(pair.generator, noise, labels)
         return self.update_generator(pair, fakes, pull, labels, overrides)
 
@@ -143,9 +143,10 @@ class GAN:
     def generate(
         self, generator: Player, noise: Tensor, labels: Tensor
     ) -> tuple[Tensor, dict[str, Tensor], Pullback]:
-        """Return images, the generator's buffers after them, and the pullback.
+        """Return images, the generator's updated buffers, and the pullback.
 
-        The pullback maps gradients at the images to gradients at the weights. Call it once.
+        The pullback maps gradients with respect to the images to gradients with respect to the
+        weights. Call it at most once.
         """
         return calculus.vjp(
             lambda params: apply(self.generator, params, generator.buffers, noise, labels),
@@ -193,7 +194,7 @@ class GAN:
         labels: Tensor,
         overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Pair, dict[str, Tensor]]:
-        """Update the generator, with fakes that it has generated, and its moving average."""
+        """Update the generator with the fakes it has generated, and update its moving average."""
         discriminator, feedback, loss = self.feedback(
             pair.discriminator, fakes, labels, overrides.loss
         )
@@ -210,9 +211,10 @@ class GAN:
         labels: Tensor,
         generator_loss: GeneratorLoss | None = None,
     ) -> tuple[Player, Tensor, Tensor]:
-        """Return the discriminator, the generator loss's gradient at every fake, and that loss.
+        """Return the discriminator, the gradient for every fake, and the generator's loss.
 
-        Only the discriminator's buffers change.
+        The gradient is that of the generator's loss with respect to the fake image. In the
+        discriminator, only the buffers change.
         """
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -234,7 +236,7 @@ class GAN:
         return generator._replace(params=params, moments=moments)
 
     def sample(self, pair: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        """Return images as users see them: from averaged weights if any, in evaluation mode."""
+        """Return images for users: in evaluation mode, from the averaged weights if they exist."""
         average, generator = pair.average, pair.generator
         params = {name: average.get(name, param) for name, param in generator.params.items()}
         buffers = {name: average.get(name, buffer) for name, buffer in generator.buffers.items()}
@@ -250,7 +252,7 @@ class GAN:
     def discriminator_loss(
         self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor
     ) -> Tensor:
-        """Return the loss of outputs at real images and at fakes, without the gradient penalty."""
+        """Return the loss for outputs on real images and fakes, without the gradient penalty."""
         source = self.source(on_real).float(), self.source(on_fakes).float()
         value = self.loss.discriminator(*source, self.real_target)
         if self.networks.auxiliary:
@@ -261,7 +263,7 @@ class GAN:
     def generator_loss(
         self, on_fakes: Tensor, labels: Tensor, loss: GeneratorLoss | None = None
     ) -> Tensor:
-        """Return the loss of the discriminator's outputs at fakes; ``loss`` overrides the GAN's."""
+        """Return the loss for the discriminator's outputs on fakes; ``loss`` replaces the GAN's."""
         # PyTorch 2.11 does not compile "loss or self.loss.generator".
         loss = self.loss.generator if loss is None else loss
         value = loss(self.source(on_fakes).float())
@@ -278,7 +280,7 @@ class GAN:
         labels: Tensor,
         key: Tensor,
     ) -> Tensor:
-        """Return the weighted penalty at random points on the lines from real to fake images."""
+        """Return the weighted penalty at random points between real and fake images."""
         place = random.uniform(random.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
         between = real + place * (fakes - real)
 

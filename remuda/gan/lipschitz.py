@@ -1,6 +1,6 @@
-"""Keep a critic Lipschitz: clipped weights and spectral normalisation.
+"""Keep a critic Lipschitz by clipping weights or by spectral normalisation.
 
-The third way, the gradient penalty, is a loss (see remuda.gan.losses).
+The third method, the gradient penalty, is a loss (see remuda.gan.losses).
 """
 
 import torch
@@ -16,8 +16,8 @@ def clip(params: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
 class SpectralNorm(nn.Module):
     """Divide every weight matrix of a network by its largest singular value (Miyato et al. 2018).
 
-    The singular vectors are buffers; each call improves them by one power iteration. This is a
-    wrapper so that networks need not know about it.
+    The singular vectors are buffers; each call improves them by one power iteration. This
+    wrapper works with any network.
     """
 
     def __init__(self, network: nn.Module):

@@ -1,7 +1,7 @@
-"""The losses of the two players as functions of the discriminator's raw outputs.
+"""Define the losses of both players as functions of the discriminator's raw outputs.
 
-Raw outputs are logits, or the critic's values. Both players minimise. ``real_target`` is the label
-of real images: 1, or less under one-sided label smoothing.
+Raw outputs are logits, or the critic's values. Both players minimise their losses. ``real_target``
+is the label of real images: 1, or less under one-sided label smoothing.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from remuda.networks.layers import one_hot
 
 
 class Loss(NamedTuple):
-    """The losses of both players."""
+    """The loss functions of both players."""
 
     # (real outputs, fake outputs, real_target) -> scalar
     discriminator: Callable[[Tensor, Tensor, float], Tensor]
     generator: Callable[[Tensor], Tensor]  # (fake outputs) -> scalar
     has_targets: bool  # whether label smoothing applies
-    needs_lipschitz: bool = False  # whether the critic has to be kept Lipschitz
+    needs_lipschitz: bool = False  # whether the critic must be kept Lipschitz
 
 
 def cross_entropy(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
@@ -81,7 +81,7 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-# Mustangs draws a generator's loss from these three: cross-entropy, least squares on probabilities,
+# MUSTANGS draws a generator's loss from these three: cross-entropy, least squares on probabilities,
 # and the heuristic loss.
 MUSTANGS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda fake: softplus(-fake).mean(),
@@ -91,15 +91,15 @@ MUSTANGS: tuple[Callable[[Tensor], Tensor], ...] = (
 
 
 def drawn_loss(chosen: Tensor, fake: Tensor) -> Tensor:
-    """Return the chosen loss of MUSTANGS; ``chosen`` is one-hot, (3,)."""
+    """Return the value of the chosen MUSTANGS loss; ``chosen`` is one-hot, (3,)."""
     return (chosen * torch.stack([loss(fake) for loss in MUSTANGS])).sum()
 
 
 def class_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the auxiliary classifier's part in either player's loss: -1/2 E log P(label).
+    """Return the auxiliary classifier's contribution to either player's loss: -1/2 E log P(label).
 
-    This is L_C of Odena et al. 2017, with the factor 1/2 that the other losses have here. Labels
-    are one-hot, because ``vmap`` turns indexing into gathers and scatters.
+    This is L_C of Odena et al. 2017, with the same factor 1/2 as the other losses in this module.
+    Labels become one-hot vectors, because ``vmap`` turns indexing into gathers and scatters.
     """
     return -0.5 * (one_hot(labels, logits.shape[1]) * logits.log_softmax(1)).sum(1).mean()
 

@@ -1,4 +1,4 @@
-"""Adam as a pure function: parameters and moments in, parameters and moments out."""
+"""Implement Adam as a pure function of parameters, gradients and moments."""
 
 import math
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class Adam:
         params: dict[str, Tensor],
         gradients: dict[str, Tensor],
         moments: Moments,
-        lr: Tensor | None = None,  # scalar; overrides the optimizer's own
+        lr: Tensor | None = None,  # scalar; overrides the optimizer's learning rate
     ) -> tuple[dict[str, Tensor], Moments]:
-        """Return parameters and moments after one update; the arguments do not change."""
+        """Return parameters and moments after one update; do not modify the arguments."""
         update = self._formulas if transformed() else self._fused
         return update(params, gradients, moments, self.lr if lr is None else lr)
 
@@ -50,10 +50,10 @@ class Adam:
         moments: Moments,
         lr: float | Tensor,
     ) -> tuple[dict[str, Tensor], Moments]:
-        """Update by plain formulas, which ``vmap`` and compilers can transform."""
+        """Update with plain formulas, which ``vmap`` and compilers can transform."""
         count = moments.steps + 1
-        # Each correction is 1 - beta ** count. Computing both as scalars leaves the compiler the
-        # least arithmetic per parameter.
+        # Each correction is 1 - beta ** count. Computing both as scalars minimises the
+        # arithmetic per parameter.
         correction1 = -torch.expm1(count * _log(self.beta1))
         correction2 = -torch.expm1(count * _log(self.beta2))
         root = torch.sqrt(correction2)
@@ -75,7 +75,7 @@ class Adam:
     ) -> tuple[dict[str, Tensor], Moments]:
         """Call PyTorch's one-pass kernel on copies.
 
-        Outside ``vmap`` it takes a third of the formulas' time.
+        Outside ``vmap``, the kernel takes a third of the time of the formulas.
         """
         names = list(gradients)
         updated, first, second = (
@@ -85,7 +85,7 @@ class Adam:
         count = moments.steps + 1
         torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
             updated,
-            [gradients[name].contiguous() for name in names],  # the kernel walks raw memory
+            [gradients[name].contiguous() for name in names],  # the kernel reads raw memory
             first,
             second,
             [],

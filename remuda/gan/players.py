@@ -10,11 +10,11 @@ from remuda.gan.optimizers import Adam, Moments
 
 
 class Player(NamedTuple):
-    """A network that learns."""
+    """The state of a network that learns."""
 
     params: dict[str, Tensor]
-    buffers: dict[str, Tensor]  # running statistics, random streams of dropout
-    moments: Moments  # Adam's
+    buffers: dict[str, Tensor]  # running statistics and random streams of dropout
+    moments: Moments  # moments of Adam
 
 
 class Pair(NamedTuple):
@@ -32,7 +32,7 @@ def tensors_of(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]
 
 
 def new_player(module: nn.Module, optimizer: Adam) -> Player:
-    """Return the player with the weights of a freshly initialised module."""
+    """Return a player with the weights of a newly initialised module."""
     params, buffers = tensors_of(module)
     return Player(params, buffers, optimizer.init(params))
 
@@ -46,7 +46,7 @@ def apply(
 
 
 def new_average(player: Player) -> dict[str, Tensor]:
-    """Return the moving average's first value: copies of the player's floating-point tensors."""
+    """Return the initial moving average: copies of the player's floating-point tensors."""
     tensors = player.params | player.buffers
     return {name: tensor.clone() for name, tensor in tensors.items() if tensor.is_floating_point()}
 

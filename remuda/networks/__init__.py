@@ -1,4 +1,4 @@
-"""Pairs of plain ``nn.Module`` networks; they know neither losses nor populations."""
+"""Build pairs of plain ``nn.Module`` networks, which know nothing of losses and populations."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,10 @@
-"""Build the ACGANs of Hardy et al. 2019, "MD-GAN", after Odena et al. 2017.
+"""Build the ACGANs of Hardy et al. 2019, "MD-GAN", which follow Odena et al. 2017.
 
 Sections V-A-b and V-B-4 of the MD-GAN paper describe the networks. The discriminator of an
 ACGAN does not receive the label. It classifies the image in addition to telling real from fake, and
 a correct classification lowers the loss of both players. The one-hot label replaces the first
-numbers of the generator's noise: the input has 100 numbers in total, as in the paper's parameter
-counts. docs/networks.md explains these counts.
+numbers of the generator's noise. So the input has 100 numbers in total, which agrees with the
+paper's parameter counts. docs/networks.md explains these counts.
 """
 
 import math
@@ -24,9 +24,9 @@ from remuda.networks.layers import BatchNorm2d
 
 @dataclass(frozen=True, kw_only=True)
 class ACGAN(Networks):
-    """Settings that all ACGAN families share."""
+    """Define the settings that all ACGAN families share."""
 
-    # initial weights: keras = Glorot's uniform ones with biases of 0, torch = PyTorch's own
+    # initial weights: keras = Glorot uniform with biases of 0, torch = PyTorch's defaults
     weights: Literal["keras", "torch"] = "keras"
 
     def _initialised(self, module: nn.Module) -> nn.Module:
@@ -66,16 +66,16 @@ class ACGANMLP(ACGAN):
 class Convolutional(ACGAN):
     """Build a generator of transposed convolutions and a discriminator of six convolutions.
 
-    Transposed convolutions are 5x5 with stride 2, convolutions 3x3. The sizes of all layers follow
-    from the data.
+    Transposed convolutions are 5x5 with stride 2; convolutions are 3x3. The image size determines
+    the sizes of all layers.
     """
 
     # channels after each transposed convolution except the last
     widths: ClassVar[tuple[int, ...]]
-    strides: ClassVar[tuple[int, ...]] = (2, 1, 2, 1, 2, 1)  # of the discriminator
+    strides: ClassVar[tuple[int, ...]] = (2, 1, 2, 1, 2, 1)  # strides of the discriminator
 
     dropout: float = 0.5  # after every convolution of the discriminator, rounded to n/256, <= 0.99
-    # which networks have BatchNorm, after all convolutions except the outermost
+    # networks that use BatchNorm, after all convolutions except the outermost
     batch_norm: Literal["none", "generator", "both"] = "generator"
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Convolutional(ACGAN):
 
     @abstractmethod
     def first_width(self, start: int) -> int:
-        """Return the channels of the generator's first feature map, which is start x start."""
+        """Return the number of channels of the generator's first feature map (start x start)."""
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         start = self._start(shape)
@@ -117,7 +117,7 @@ class Convolutional(ACGAN):
         return self._initialised(module)
 
     def _minibatch(self) -> tuple[int, int]:
-        """Return the kernels of minibatch discrimination and the length of their projections."""
+        """Return the number of minibatch-discrimination kernels and the length of a projection."""
         return 0, 0
 
     def _start(self, shape: tuple[int, ...]) -> int:
@@ -135,14 +135,14 @@ class Convolutional(ACGAN):
 
 @dataclass(frozen=True, kw_only=True)
 class Auxiliary(Convolutional):
-    """Add classes and minibatch discrimination, for MNIST and CIFAR-10."""
+    """Add classes and minibatch discrimination to the networks, for MNIST and CIFAR-10."""
 
     auxiliary: ClassVar[bool] = True
 
     conditional: bool = True  # must be true
-    # numbers that minibatch discrimination adds to an image's features, >= 0; 0 = turn it off
+    # number of features that minibatch discrimination adds to an image, >= 0; 0 = off
     minibatch_kernels: int = 32
-    # length of each kernel's learned projection, >= 0; 0 = none, kernels compare channel means
+    # length of each kernel's learned projection, >= 0; 0 = kernels compare channel means instead
     minibatch_dims: int = 0
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ WIDTHS = (16, 32, 64, 128, 256, 512)  # channels of every convolutional discrimi
 
 
 class Generator(nn.Module):
-    """Replace the first numbers of the noise with the one-hot label, then apply the layers."""
+    """Replace the first numbers of the noise by the one-hot label, then apply the layers."""
 
     def __init__(self, layers: list[nn.Module], latent: int, num_labels: int):
         if num_labels >= latent:
@@ -35,7 +35,7 @@ class Generator(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """Discriminate and classify with linear layers; the last one returns (b, 1 + num_classes)."""
+    """Discriminate and classify with linear layers; the output is (b, 1 + num_classes)."""
 
     def __init__(self, layers: list[nn.Module]):
         super().__init__()
@@ -51,10 +51,10 @@ class Discriminator(nn.Module):
     Args:
         shape: channels, height and width of an image.
         strides: the stride of each convolution.
-        num_classes: classes to tell apart; 0 = only real from fake, with an output (b,).
-        dropout: probability after every convolution.
+        num_classes: number of classes; 0 = only tell real from fake, with an output (b,).
+        dropout: probability of dropout after every convolution.
         batch_norm: whether to normalise after every convolution except the first.
-        num_kernels: kernels of minibatch discrimination; 0 = without it.
+        num_kernels: number of kernels for minibatch discrimination; 0 = do not use it.
         num_dims: length of each kernel's learned projection; 0 = kernels compare channel means.
     """
 

@@ -1,10 +1,10 @@
 """Build the DC-GAN and DC-CGAN of Lupo Pasini et al. 2021 (tables 1 to 4), and their later W-CGAN.
 
-The W-CGAN is in tables I and II of the follow-up paper. Sizes follow from the data: the generator
-starts from a quarter of the resolution, and the discriminator halves it four times. At 32x32 the
-generator's input layer has the tables' 8192 outputs. The tables' 2048 inputs of the discriminator's
-last layer belong to 64x64 images; at 32x32 it has 512. docs/networks.md explains this and
-other contradictions in the papers.
+The W-CGAN is in tables I and II of the follow-up paper. The image size determines the layer sizes:
+the generator starts from a quarter of the resolution, and the discriminator halves it four times.
+At 32x32, the generator's input layer has 8192 outputs, as in the tables. The discriminator's last
+layer has 512 inputs; the tables' value of 2048 is correct for 64x64 images. docs/networks.md
+explains this and other contradictions in the papers.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ SLOPE = 0.2  # negative slope of every LeakyReLU in the tables
 class DCGAN(Networks):
     """Build a generator of up-sampling convolutions and a discriminator of strided ones."""
 
-    # channels at the generator's start and the discriminator's end, a multiple of 8
+    # channels of the generator's first and the discriminator's last feature map, a multiple of 8
     width: int = 128
-    epsilon: float = 0.8  # of all BatchNorms except the first, > 0; the tables print 0.8
+    epsilon: float = 0.8  # for all BatchNorms except the first, > 0; 0.8 in the tables
     dropout: float = 0.25  # after every convolution of the discriminator, rounded to n/256, <= 0.99
     input_activation: Literal["relu", "leaky-relu"] = "relu"  # after the generator's input layer
     # conditional only: whether the discriminator also receives the label; in table 4 it does not
     judge_label: bool = True
-    # initial weights: torch = PyTorch's own, normal = N(0, 0.02) as in Radford et al.
+    # initial weights: torch = PyTorch's defaults, normal = N(0, 0.02) as in Radford et al.
     weights: Literal["torch", "normal"] = "torch"
 
     def __post_init__(self) -> None:
@@ -68,14 +68,14 @@ class DCGAN(Networks):
 class WCGAN(DCGAN):
     """Build the Wasserstein pair: LeakyReLU after the input layer, and a critic.
 
-    The table's critic uses BatchNorm, which conflicts with a gradient penalty: the gradient at an
-    image then depends on the other images. The plain critic has neither BatchNorm nor dropout, and
-    learns every class of CIFAR-10.
+    The critic in the table uses BatchNorm, which conflicts with a gradient penalty: an image's
+    gradient then depends on the other images. The plain critic has neither BatchNorm nor dropout.
+    With it, the pair learns every class of CIFAR-10.
     """
 
     input_activation: Literal["relu", "leaky-relu"] = "leaky-relu"
     critic: Literal["plain", "table"] = "plain"  # table: as in the paper's table II and the DC-GAN
-    # plain: channels after the first of four convolutions, >= 1; each further one doubles them
+    # plain: channels after the first of four convolutions, >= 1; each later one doubles them
     critic_width: int = 64
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Halve the image four times by strided convolutions, with dropout and BatchNorm."""
+    """Halve the image four times with strided convolutions, dropout and BatchNorm."""
 
     def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
         super().__init__()
@@ -147,7 +147,7 @@ class Discriminator(nn.Module):
 
 
 class PlainCritic(nn.Module):
-    """Halve the image four times by strided convolutions, without dropout or BatchNorm."""
+    """Halve the image four times with strided convolutions, without dropout or BatchNorm."""
 
     def __init__(self, width: int, channels: int, size: int, num_labels: int):
         super().__init__()

@@ -12,19 +12,19 @@ from remuda.errors import UserError
 from remuda.networks import products
 from remuda.tensors import random
 
-MOMENTUM = 0.1  # of BatchNorm's running statistics, in all the papers' tables
+MOMENTUM = 0.1  # of BatchNorm's running statistics, as in all tables of the papers
 
 
 class Dropout(nn.Module):
-    """Apply dropout in all layers of a network, from one random stream in a buffer.
+    """Draw the dropout masks of all layers of a network from one random stream in a buffer.
 
     The buffer advances with every pass, as BatchNorm's statistics do. Masks depend only on the
-    state: they are the same in a loop and under ``vmap``, before and after a resume. One draw
-    serves a whole pass, because a draw has many operations and compile time grows with their
-    number.
+    state: they are the same in a loop and under ``vmap``, and a resumed run draws the same masks.
+    One draw serves a whole pass, because a draw has many operations and compile time grows with
+    their number.
 
     Args:
-        probability: share of the numbers to drop, rounded to a multiple of 1/256.
+        probability: fraction of activations to drop, rounded to a multiple of 1/256.
         shapes: the shape of one image's output at each layer.
     """
 
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
         self.register_buffer("key", torch.randint(1 << 62, ()))
 
     def forward(self, like: Tensor) -> list[Tensor]:
-        """Return a factor for each layer's output (b, *shape).
+        """Return the factors to multiply each layer's output (b, *shape) by.
 
         ``like`` (b, ...) gives the batch size and the type.
         """
@@ -48,8 +48,8 @@ class Dropout(nn.Module):
         ends = [0, *accumulate(batch * math.prod(shape) for shape in self.shapes)]
         draws = random.octets(self.key, ends[-1:])
         self.key.copy_(random.fold(self.key, 0))
-        # Each layer slices its own part: a compiler would store a tensor with several uses instead
-        # of computing it again.
+        # Slice the draw separately for each layer: a compiler would store a tensor that is used
+        # several times instead of computing it again.
         parts = [draws[start:end] for start, end in pairwise(ends)]
         return [
             (part >= self.threshold).to(like.dtype).mul(self.scale).reshape(batch, *shape)
@@ -58,7 +58,7 @@ class Dropout(nn.Module):
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """Normalise batches without counting them, because the momentum is fixed."""
+    """Normalise batches, but do not count them: with a fixed momentum the count is unused."""
 
     def __init__(self, num_features: int, eps: float):
         super().__init__(num_features, eps=eps, momentum=MOMENTUM)
@@ -74,7 +74,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         return super().forward(input)
 
     def formulas(self, input: Tensor) -> Tensor:
-        """Compute the same result by explicit formulas, which a compiler can fuse.
+        """Compute the same result with explicit formulas, which a compiler can fuse.
 
         The library's BatchNorm under ``vmap`` would fold members and channels into one axis.
         """
@@ -107,8 +107,8 @@ class Conv2d(nn.Conv2d):
 class UpsampledConv2d(nn.Conv2d):
     """Up-sample by two (nearest neighbour) and apply a 3x3 convolution with padding 1, in one pass.
 
-    Each output pixel depends on only 2x2 different input pixels. So the two layers equal one
-    transposed convolution with stride 2, whose 4x4 kernel is the 3x3 kernel smeared over 2x2
+    Each output pixel depends on only 2x2 different input pixels. So the two layers are equivalent
+    to one transposed convolution with stride 2. Its 4x4 kernel is the 3x3 kernel smeared over 2x2
     pixels. This needs 4 multiplications instead of 9, and the enlarged image is never stored. The
     parameters are those of the 3x3 convolution.
     """

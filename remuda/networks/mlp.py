@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MLP(Networks):
-    """Build linear layers, for images of any shape and for points."""
+    """Build networks of linear layers, for images of any shape and for points."""
 
     latent: int = 64
     hidden: int = 256  # neurons in a hidden layer, >= 1

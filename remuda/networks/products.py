@@ -1,9 +1,10 @@
 """Compute convolutions as matrix products, for compiled populations on a GPU.
 
 Under ``vmap`` a convolution whose weights differ between members becomes a grouped convolution, for
-which the libraries have few fast kernels. A matrix product becomes a batched product, at which the
-hardware is fastest. The moves before and after the product are element-wise, first along rows and
-then along columns, so that a compiler fuses them with their neighbours, in the backward pass too.
+which the libraries have few fast kernels. A matrix product becomes a batched product, which is
+what the hardware does fastest. Pixels are moved element-wise before and after the product, first
+along rows and then along columns. So a compiler can fuse these moves with adjacent operations,
+including in the backward pass.
 All public functions take and return (b, C, H, W).
 """
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-ALIGNMENT = 8  # numbers of 2 bytes; tensor cores read rows that start at multiples of 16 bytes
+ALIGNMENT = 8  # 2-byte numbers; tensor cores need rows that start at multiples of 16 bytes
 
 
 def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
@@ -39,9 +40,9 @@ def _patches(x: Tensor) -> Tensor:
 def _halved_patches(x: Tensor) -> Tensor:
     """Return the neighbourhood of every second pixel in every second row.
 
-    (b, H, W, C) -> (b, h, w, 3, 3, C). With the rows in pairs, the three rows of an output are one
-    pair and the first row of the next. Negative paddings cut off the rest: the gradient of a
-    padding is a padding again, but the gradient of a slice with steps is a scatter.
+    The shapes are (b, H, W, C) -> (b, h, w, 3, 3, C). Rows are grouped in pairs: an output needs
+    one pair and the first row of the next pair. Negative padding cuts off the rest, because its
+    gradient is padding again, while the gradient of a slice with steps is a scatter.
     """
     batch, height, width, channels = x.shape
     h, w = (height + 1) // 2, (width + 1) // 2
@@ -74,8 +75,8 @@ def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
 
     Taps 0 and 1 are side by side in an image of twice the height (or width), taps 2 and 3 in
     another. The two images overlap: one is shifted back by a pixel, the other forward. Each half of
-    the rows has its own product: slicing one large product would make the backward pass, which
-    collects its gradients, several times as long.
+    the rows has its own product. With slices of one large product, collecting the gradients would
+    make the backward pass several times slower.
     """
     num_in, num_out = kernel.shape[:2]
     batch, _, height, width = x.shape
@@ -95,7 +96,7 @@ def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
 
 
 def _shifted(x: Tensor, down: int = 0, right: int = 0) -> Tensor:
-    """Shift (b, H, W, ...) by some pixels; zeros enter on one side, the other side is cut off."""
+    """Shift (b, H, W, ...) by some pixels; fill with zeros and drop pixels that leave the image."""
     return pad(x, (*(0, 0) * (x.ndim - 3), right, -right, down, -down))
 
 

@@ -1,4 +1,4 @@
-"""Describe a pair of networks in tables of layers, output shapes and parameters."""
+"""List the layers of a pair of networks in tables, with output shapes and parameters."""
 
 import torch
 from rich.table import Table

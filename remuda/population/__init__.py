@@ -1,4 +1,4 @@
-"""Build index tables over a population (which members are present, and exchanges); evolve it."""
+"""Build index tables of a population's members and exchanges, and evolve the population."""
 
 from remuda.population.exchange import derangement, survivors
 

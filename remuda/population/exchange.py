@@ -1,4 +1,4 @@
-"""Draw exchanges between members, and the order in which members leave."""
+"""Draw which members exchange rows, and the order in which members leave."""
 
 import torch
 from torch import Tensor
@@ -9,9 +9,9 @@ from remuda.tensors import random
 def derangement(key: int, alive: Tensor) -> Tensor:
     """Return a table (N,) in which each living member receives from a different other member.
 
-    The draw is uniform over all these tables: random orders are drawn until one leaves no member in
-    place. This takes at most 3 draws on average, and 2.7 for large populations. A single member
-    keeps its own row, and so do members that have left.
+    All these tables are equally likely: random orders are drawn until one leaves no member in
+    place. This takes at most 3 draws on average, and 2.7 for large populations. A single living
+    member keeps its own row, as do members that have left.
     """
     places = alive.nonzero()[:, 0]
     source = torch.arange(len(alive))
@@ -29,8 +29,8 @@ def derangement(key: int, alive: Tensor) -> Tensor:
 def survivors(key: int, size: int, num_lost: int) -> Tensor:
     """Return which of ``size`` members remain, (size,), after ``num_lost`` have left.
 
-    The key decides the order in which members leave. The last member always stays: an empty
-    population has nothing to train.
+    The key decides the order in which members leave. The last member always stays, because an
+    empty population cannot be trained.
     """
     order = random.permutation(torch.tensor(key), size)
     alive = torch.ones(size, dtype=torch.bool)

@@ -1,12 +1,13 @@
-"""Mixtures of generators whose weights evolve by a (1+1)-ES to approach the real images.
+"""Evolve the weights of a mixture of generators with a (1+1)-ES to approach the real images.
 
-The distance is that of KID: the squared maximum mean discrepancy with the kernel (x.y / d + 1)^3 on
-features. For a mixture it is a quadratic form in the weights, so one set of samples per generator
-serves all weights:
+The distance is the same as in KID: the squared maximum mean discrepancy of features with the kernel
+(x.y / d + 1)^3. For a mixture it is a quadratic function of the weights, so one set of samples per
+generator serves all weights:
 
     distance(w) = w' A w - 2 w' b + c
 
-A is the mean kernel between generators, b from generators to real images, c between real images.
+A holds the mean kernels between generators, b those between generators and real images, and c is
+the mean kernel between real images.
 """
 
 from typing import NamedTuple
@@ -16,15 +17,15 @@ from torch import Tensor
 
 
 class Kernels(NamedTuple):
-    """Mean kernels between samples, without pairs of a sample with itself (unbiased)."""
+    """Mean kernels between samples; unbiased, because no sample is paired with itself."""
 
     within: Tensor  # (s, s) between generators
-    across: Tensor  # (s,) from generators to real images
+    across: Tensor  # (s,) between generators and real images
     real: Tensor  # between real images
 
 
 def kernels(features: Tensor, real: Tensor) -> Kernels:
-    """Return the mean kernels of features (s, n, d) of s generators and (m, d) of real images."""
+    """Return the mean kernels for features of s generators (s, n, d) and real images (m, d)."""
     num, count, width = features.shape
     flat = features.reshape(num * count, width)
     between = _kernel(flat, flat).reshape(num, count, num, count)
@@ -39,13 +40,13 @@ def kernels(features: Tensor, real: Tensor) -> Kernels:
 
 
 def _kernel(a: Tensor, b: Tensor) -> Tensor:
-    # Products in float32 are close enough: the means of their cubes differ by less than float32
-    # can resolve.
+    # Products in float32 are accurate enough: their errors change the means of the cubes by less
+    # than float32 can resolve.
     return ((a @ b.T).double() / a.shape[1] + 1.0) ** 3
 
 
 def distance(weights: Tensor, means: Kernels) -> Tensor:
-    """Return the distance of a mixture (s,) from the real images; real images have about 0."""
+    """Return the distance of a mixture (s,) to the real images; it is about 0 for real images."""
     weights = weights.double()
     return weights @ means.within @ weights - 2.0 * weights @ means.across + means.real
 
@@ -68,14 +69,14 @@ def mutated(weights: Tensor, present: Tensor, noise: Tensor, scale: float) -> Te
 def improve(
     weights: Tensor, present: Tensor, noise: Tensor, scale: float, means: Kernels
 ) -> tuple[Tensor, Tensor]:
-    """Mutate the weights once; return the better of old and new, and their distance."""
+    """Mutate the weights once; return the better of the old and new weights, and their distance."""
     other = mutated(weights, present, noise, scale)
     before, after = distance(weights, means), distance(other, means)
     return torch.where(after < before, other, weights), torch.minimum(after, before)
 
 
 def draw(weights: Tensor, noise: Tensor) -> Tensor:
-    """Return which generator makes the image of each row of noise (n, latent), by weight.
+    """Choose a generator for each row of noise (n, latent) with probabilities ``weights``.
 
     The choice depends only on that row. The fractional part of a large sum is practically
     independent of the noise itself, so every generator receives all kinds of noise.

@@ -1,4 +1,4 @@
-"""Evolve individuals by their losses (lower is better): fitness and selection."""
+"""Compute fitnesses from losses (lower is better), and select individuals."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,8 @@ from torch import Tensor
 
 from remuda.tensors import random
 
-# Each maps an individual's losses (..., opponents) and which opponents are present to its fitness.
+# Each function computes an individual's fitness from its losses (..., opponents) and a mask of the
+# opponents that are present.
 FITNESSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": lambda losses, present: torch.where(present, losses, 0.0).sum(-1) / present.sum(-1),
     "worst": lambda losses, present: torch.where(present, losses, -torch.inf).amax(-1),
@@ -16,7 +17,7 @@ FITNESSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def tournament(fitness: Tensor, present: Tensor, key: Tensor, size: int) -> Tensor:
-    """Return the index of the fittest of ``size`` contenders drawn from those present."""
+    """Draw ``size`` of the individuals present; return the index of the fittest of them."""
     # Absent individuals are drawn last.
     draws = torch.where(present, random.uniform(key, fitness.shape), 2.0)
     contenders = torch.argsort(draws, stable=True)[: min(size, len(fitness))]
@@ -26,7 +27,7 @@ def tournament(fitness: Tensor, present: Tensor, key: Tensor, size: int) -> Tens
 
 
 def fittest(fitness: Tensor, count: int) -> Tensor:
-    """Return the indices of the fittest, best first; ties keep their order, NaN comes last."""
+    """Return the indices of the fittest, best first; ties keep their order and NaN comes last."""
     return torch.argsort(fitness.nan_to_num(torch.inf, torch.inf), stable=True)[:count]
 
 
@@ -35,6 +36,6 @@ def draw_present(draws: Tensor, present: Tensor) -> Tensor:
 
     ``present`` is (cells, places). All present places are equally likely.
     """
-    order = torch.argsort((~present).int(), dim=1, stable=True)  # those present first
+    order = torch.argsort((~present).int(), dim=1, stable=True)  # present individuals first
     numbers = draws.flatten(1) % present.sum(1, keepdim=True)
     return order.gather(1, numbers).reshape(draws.shape)

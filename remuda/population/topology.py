@@ -1,4 +1,4 @@
-"""Cells on a torus, and their neighbourhoods as index tables.
+"""Build index tables of the neighbourhoods of cells on a torus.
 
 A cell's number is row * width + column. A neighbourhood starts with the cell itself. On a small
 torus, where several directions lead to the same cell, that cell is listed once. All cells of a grid
@@ -19,13 +19,13 @@ NEIGHBOURHOODS: Mapping[str, Offsets] = {
     # West, north, east, south: the paper's five cells.
     "von-neumann": ((0, -1), (-1, 0), (0, 1), (1, 0)),
     "moore": ((0, -1), (-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1)),
-    "ring": (),  # the cells with the numbers before and after
+    "ring": (),  # the cells with the previous and the next number
     "none": (),
 }
 
 
 def neighbourhoods(height: int, width: int, kind: str) -> Tensor:
-    """Return every cell's neighbourhood, itself first, (cells, s).
+    """Return the neighbourhood of every cell, with the cell itself first, (cells, s).
 
     Links go both ways, and no cell is listed twice in a neighbourhood.
     """
@@ -49,14 +49,14 @@ def neighbourhoods(height: int, width: int, kind: str) -> Tensor:
 
 
 class Links(NamedTuple):
-    """Neighbourhoods of a fixed width, whichever cells have left and whatever their kind."""
+    """Neighbourhoods of a fixed width, for any kind and even after cells have left."""
 
-    table: Tensor  # (cells, s): ids, the cell itself first and in empty slots
-    present: Tensor  # (cells, s): whether the slot holds a living cell
+    table: Tensor  # (cells, s): ids; the first slot and empty slots contain the cell itself
+    present: Tensor  # (cells, s): whether the slot contains a living cell
 
 
 def links(table: Tensor, alive: Tensor, num_slots: int) -> Links:
-    """Return neighbourhoods without the cells that have left; those cells keep only themselves."""
+    """Remove cells that have left from all neighbourhoods; their own contain only themselves."""
     cells = torch.arange(len(table))[:, None]
     table = torch.cat([table, cells.expand(-1, num_slots - table.shape[1])], 1)
     present = alive[table] & alive[:, None]
@@ -68,9 +68,9 @@ def links(table: Tensor, alive: Tensor, num_slots: int) -> Links:
 def scheduled_links(
     height: int, width: int, kinds: Mapping[int, str], alive: Tensor, t: int
 ) -> Links:
-    """Return the links of round t; ``kinds`` holds neighbourhoods by their first round.
+    """Return the links of round t; ``kinds`` maps first rounds to neighbourhoods.
 
-    All rounds have links of the same width, that of the widest neighbourhood.
+    The links of all rounds are as wide as the widest neighbourhood.
     """
     tables = {start: neighbourhoods(height, width, kind) for start, kind in kinds.items()}
     current = tables[max(start for start in tables if start <= t)]
@@ -78,14 +78,15 @@ def scheduled_links(
 
 
 def read_schedule(text: str) -> dict[int, str]:
-    """Parse a schedule such as "51: moore, 101: none" into neighbourhoods by first round."""
+    """Parse a schedule such as "51: moore, 101: none"; return neighbourhoods by first round."""
     schedule: dict[int, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         start, colon, kind = (part.strip() for part in entry.partition(":"))
         if not (colon and start.isdecimal() and int(start) >= 1 and kind in NEIGHBOURHOODS):
             raise UserError(
-                f"{entry!r} in a schedule of neighbourhoods is not a round and one of "
-                f'{", ".join(NEIGHBOURHOODS)}: write "51: moore, 101: none"'
+                f"cannot read {entry!r} in the neighbourhood schedule: write each entry as ROUND: "
+                'NAME, for example "51: moore, 101: none"; NAME is one of '
+                f"{', '.join(NEIGHBOURHOODS)}"
             )
         schedule[int(start)] = kind
     return schedule

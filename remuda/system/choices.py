@@ -1,8 +1,8 @@
 """Look up parts by name, and import each of them when it is first used.
 
-The names of strategies, networks, engines and the like are known at once, so that commands which
-train nothing can list them without importing PyTorch. Packages export their classes and functions
-in the same way.
+The names of strategies, networks, engines and other parts are known without importing them. So
+commands that do not train can list the names without importing PyTorch. Packages export their
+classes and functions in the same way.
 """
 
 import sys
@@ -59,7 +59,7 @@ def load(place: str) -> Any:
 def lazy_exports(
     package: str, exports: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package that exports names of its modules.
+    """Return ``__getattr__`` and ``__dir__`` for a package that exports names from its modules.
 
     ``exports`` maps a module, relative to the package, to the names that come from it. A module is
     imported when one of its names is first used.

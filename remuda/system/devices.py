@@ -1,7 +1,7 @@
-"""Find the device that a user names, and count the CPU cores that the system grants.
+"""Find the device that a user names, and count the CPU cores that this process may use.
 
-A container or a batch system often grants fewer cores than the machine has. More threads than cores
-are expensive, because they wait for each other by spinning.
+A container or a batch system often grants fewer cores than the machine has. Running more threads
+than cores is slow, because waiting threads spin.
 
 Only find_device needs PyTorch.
 """
@@ -55,9 +55,9 @@ def usable_cores(cgroup: Path = CGROUP) -> int:
 
 
 def _quota(cgroup: Path) -> int:
-    """Return the control group's quota in whole cores, or a very large number without a quota.
+    """Return the control group's quota in whole cores, or a very large number if it has no quota.
 
-    Version 2 has a file cpu.max with "quota period" or "max period"; version 1 has two files.
+    Version 2 stores "quota period" or "max period" in the file cpu.max; version 1 uses two files.
     """
     try:
         if (cgroup / "cpu.max").exists():

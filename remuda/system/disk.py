@@ -1,4 +1,4 @@
-"""Write files that hold either the old or the new content, even after a crash."""
+"""Write files safely: after a crash, a file has either its old or its new content."""
 
 import os
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Append lines to a file; an incomplete last line, left by a killed process, is removed."""
+    """Append lines to a file; first remove an incomplete last line left by a killed process."""
     with path.open("ab+") as file:
         end = file.seek(0, os.SEEK_END)
         if end and os.pread(file.fileno(), 1, end - 1) != b"\n":

@@ -9,8 +9,8 @@ from remuda.system.devices import CGROUP
 
 _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
-# For each version of control groups, by its folder below CGROUP: the file with the limit, the file
-# with the usage, and the prefix of the counters of cached files in memory.stat.
+# Each version of control groups has its own folder below CGROUP. For each folder: the file with
+# the limit, the file with the usage, and the prefix of the cached-file counters in memory.stat.
 _FILES = {
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     "": ("memory.max", "memory.current", ""),
@@ -20,7 +20,7 @@ _FILES = {
 def available_bytes() -> int | None:
     """Return the bytes that can be allocated without swapping, or None if they are unknown.
 
-    The limit of a batch job or container counts too.
+    This respects the memory limit of a batch job or container.
     """
     known = [*_left_to_system(), *left_to_groups(CGROUP)]
     return min(known) if known else None
@@ -32,7 +32,7 @@ def _left_to_system() -> Iterator[int]:
             if line.startswith("MemAvailable:"):
                 yield int(line.split()[1]) * 1024
                 return
-    # Some systems, such as macOS, know only the total.
+    # Some systems, such as macOS, report only the total.
     for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):
         if name in getattr(os, "sysconf_names", {}):
             yield os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
@@ -42,7 +42,7 @@ def _left_to_system() -> Iterator[int]:
 def left_to_groups(cgroup: Path) -> Iterator[int]:
     """Yield the bytes that each memory control group under this folder still allows.
 
-    They are the outermost group, the group of this process, and all groups between them.
+    Cover the outermost group, the group of this process, and all groups between them.
     """
     groups = [(version, Path("/")) for version in _FILES]
     lines = _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else []

@@ -1,4 +1,4 @@
-"""Identify a process, even among other hosts and later processes with the same number."""
+"""Identify processes uniquely across hosts, even if the system reuses their numbers."""
 
 import os
 import signal
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """The identity of a process; no other process has it, not even a later one with its number."""
+    """Identify a process uniquely, even if a later process gets the same number."""
 
     host: str
     pid: int
-    # Clock ticks from the start of the host to that of the process; 0 if the system has no record.
+    # Clock ticks between the start of the host and the start of the process; 0 if unknown.
     born: int
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs; ask only on its own host."""
+        """Return whether the process is still running. Call this only on its own host."""
         return birth(self.pid) == self.born
 
     def kill(self) -> bool:
@@ -39,7 +39,7 @@ def this_process(host: str) -> Process:
 
 
 def birth(pid: int) -> int | None:
-    """Return ``born`` of a process on this host, or None if no such process is running."""
+    """Return the start time (``born``) of a process on this host, or None if it is not running."""
     if sys.platform != "linux":
         try:
             os.kill(pid, 0)
@@ -47,7 +47,8 @@ def birth(pid: int) -> int | None:
             return None
         return 0
     try:
-        # The name is in brackets and may hold anything. After it: state, 18 other fields, start.
+        # The name is in parentheses and may contain any character. The state, 18 other fields and
+        # the start time follow.
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None

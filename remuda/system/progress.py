@@ -1,6 +1,6 @@
 """Choose where slow operations, such as downloads, report their progress.
 
-A library call prints nothing. A program that wants to show progress names a console:
+By default, library calls print nothing. To show their progress, a program names a console:
 
     with shown_on(Console(stderr=True)):
         load(DataConfig(name="mnist"))
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-_consoles: list[Console] = []  # of the open contexts, innermost last
+_consoles: list[Console] = []  # consoles of the open contexts, innermost last
 
 
 def console() -> Console:
-    """Return the console for progress; it is quiet unless a program named one."""
+    """Return the console for progress; it prints nothing unless a program named one."""
     return _consoles[-1] if _consoles else Console(quiet=True)
 
 

@@ -1,4 +1,4 @@
-"""Change PyTorch's settings of the whole process for a while, and restore them."""
+"""Change PyTorch's process-wide settings temporarily."""
 
 import os
 from collections.abc import Iterator

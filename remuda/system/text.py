@@ -1,4 +1,4 @@
-"""Write numbers and lists in the same words in every message, and define where messages go."""
+"""Format numbers and lists consistently in all messages, and define how messages are sent."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,3 +1,3 @@
-"""The version of remuda."""
+"""Define the version of remuda."""
 
 __version__ = "0.1.0"

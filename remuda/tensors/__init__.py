@@ -1,4 +1,4 @@
-"""Trees of tensors, random keys, derivatives and functions as values."""
+"""Provide trees of tensors, random keys, derivatives, and functions that compare by value."""
 
 from remuda.tensors import calculus, functions, random, trees
 

@@ -1,4 +1,4 @@
-"""Functions as values: two functions made of equal parts are equal."""
+"""Compare functions by value: two functions made of equal parts are equal."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,10 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Partial:
-    """A function with its first argument fixed.
+    """Fix the first argument of a function.
 
-    Engines look up compiled programs by the function. Unlike ``functools.partial``, two partials of
-    the same function and argument are equal, so every round finds the program of the first round.
+    Engines use functions as keys to look up compiled programs. Unlike with ``functools.partial``,
+    two partials of the same function and argument are equal. So every round reuses the program that
+    the first round compiled.
     """
 
     fn: Callable[..., Any]

@@ -1,9 +1,9 @@
-"""Draw random numbers from *keys*, which are made of the seed, purpose, round and member.
+"""Draw random numbers from *keys*; a key combines the seed, purpose, round and member.
 
-A draw is a pure function of its key. It hashes a counter, so no generator has a state that could
-drift. The same key gives the same numbers in a loop over members and under ``vmap``, on any device
+A draw is a pure function of its key. It hashes a counter, so no generator state can get out of
+step. The same key gives the same numbers in a loop over members and under ``vmap``, on any device
 and any number of ranks (up to the last bit of the transcendental functions). A resumed run draws
-what the uninterrupted run would have drawn.
+the same numbers as an uninterrupted run.
 """
 
 import hashlib
@@ -66,13 +66,13 @@ def _mix(x: Tensor) -> Tensor:
 def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
     """Return 8 random bits per element as uint8.
 
-    They are the bytes of ``bits``, at a quarter of the cost per element.
+    The values are the bytes of ``bits``. Each costs a quarter of a 32-bit value.
     """
     count = math.prod(shape)
     if torch.compiler.is_compiling():
         return _octets_one_by_one(key, count).reshape(tuple(shape))
     words = bits(key, ((count + 3) // 4,))
-    if transformed():  # not every version of PyTorch can view a batched tensor's bytes
+    if transformed():  # some versions of PyTorch cannot view a batched tensor as bytes
         parts = torch.stack([words >> shift & 0xFF for shift in (0, 8, 16, 24)], 1)
         octets = parts.to(torch.uint8).flatten()
     else:
@@ -81,7 +81,7 @@ def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
-    """Return the same octets, each from its own hash.
+    """Return the same octets as ``octets``; compute a separate hash for each.
 
     This needs more arithmetic, but it is a single formula, which a compiler fuses with the code
     that uses the octets.

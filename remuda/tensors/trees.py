@@ -1,4 +1,4 @@
-"""Trees of tensors (nested dicts, tuples and named tuples) and the *rows* that engines move.
+"""Handle trees of tensors (nested dicts, tuples, named tuples) and the *rows* that engines move.
 
 A leaf's name is the path to it, joined by "/": ``generator/params/conv1.weight``.
 """
@@ -45,18 +45,18 @@ def leaves(tree: Tree) -> list[Tensor]:
 
 
 def refill(tree: Tree, leaves: list[Tensor]) -> Tree:
-    """Return the tree with these leaves, in the order of ``named_leaves``."""
+    """Return the tree with its leaves replaced by ``leaves``, in the order of ``named_leaves``."""
     remaining = iter(leaves)
     return map(lambda _: next(remaining), tree)
 
 
 def resize(tree: Tree, size: int) -> Tree:
-    """Return the first ``size`` rows; if there are fewer, repeat the rows from the first."""
+    """Return the first ``size`` rows; if the tree has fewer rows, repeat them in order."""
     return map(lambda leaf: leaf[torch.arange(size, device=leaf.device) % len(leaf)], tree)
 
 
 def stack(trees: list[Tree]) -> Tree:
-    """Return one tree of rows from one tree per member."""
+    """Stack one tree per member into a single tree with one row per member."""
     return map(lambda *members: torch.stack(members), *trees)
 
 
@@ -66,12 +66,12 @@ def row(rows: Tree, i: int | Tensor) -> Tree:
 
 
 def num_bytes(tree: Tree) -> int:
-    """Return the size of all leaves in bytes."""
+    """Return the total size of all leaves in bytes."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
 
 
 def to(tree: Tree, device: torch.device | str) -> Tree:
-    """Return the tree on this device."""
+    """Return the tree with all leaves on this device."""
     return map(lambda leaf: leaf.to(device), tree)
 
 

@@ -80,5 +80,5 @@ def test_schedules():
     assert read_schedule("") == {}
     assert read_schedule("51: moore, 101:none") == {51: "moore", 101: "none"}
     for text in ("moore", "0: moore", "5: hexagons", "x: ring", "5 ring"):
-        with pytest.raises(UserError, match="is not a round and one of"):
+        with pytest.raises(UserError, match="in the neighbourhood schedule"):
             read_schedule(text)

@@ -342,7 +342,7 @@ def test_the_exchange_is_counted_and_the_routines_are_timed():
         (dict(lr_mutation=-1.0), "strategy.lr_mutation must be at least 0"),
         (dict(lr_mutation_probability=1.5), "must be in"),
         (dict(mixture_mutation=0.0), "must be above 0"),
-        (dict(schedule="x"), "is not a round"),
+        (dict(schedule="x"), "in the neighbourhood schedule"),
     ],
     ids=str,
 )
