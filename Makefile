@@ -1,4 +1,4 @@
-# All targets use .venv; the first target that needs it creates it.
+# The targets use the virtual environment .venv, and create it if it does not exist.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(READY) ## train a herd on embedded digits, about a minute; prints the paths of a picture and of a page
+demo: $(READY) ## train on built-in digits for a minute and print where the results are
 	$(BIN)/remuda train class-parallel-digits
 
 test: $(READY) check ## check lint, format and types, then run the whole test suite
@@ -31,10 +31,10 @@ format: $(READY) ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(READY) ## run the long tests, which kill runs at random moments
+soak: $(READY) ## run the long tests, which kill runs at random times
 	$(BIN)/python -m pytest -m soak --override-ini addopts="-q --strict-markers"
 
-bench: $(READY) ## run the benchmarks; each prints its figure
+bench: $(READY) ## run two benchmarks and print their results
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/herd_step.py --networks mlp --shape 1 28 28 --members 4
 

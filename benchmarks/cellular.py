@@ -1,14 +1,16 @@
-"""Measure the training of a grid on a CPU, compared with a bare PyTorch loop.
+"""Compare the speed of a cellular round on a CPU with a bare PyTorch loop.
 
     python benchmarks/cellular.py [--height 2] [--width 2] [--batch 100] [--batches 600]
                                   [--rounds 5]
 
-Both make the same updates of the paper's perceptrons and alternate in one process. A round is the
-paper's iteration of 600 batches, and discriminators learn from every second batch. The bare loop
-trains one pair per cell with torch.optim.Adam on images in memory, without selection, exchange,
-mixture or record; a round of remuda has everything but the record. Images are random; the time
-does not depend on them. The script prints cell-minibatches per second and the ratio, remuda's over
-the bare loop's. Expect about 0.98; the goal is at least 0.95.
+Both loops make the same updates of the paper's perceptrons, and they alternate in one process. A
+round is the paper's iteration of 600 batches. Discriminators learn from every second batch. The
+bare loop trains one pair per cell with torch.optim.Adam on images in memory. It has no selection,
+exchange, mixture or record; a round of remuda has everything except the record. Images are random,
+because the time does not depend on them.
+
+The script prints the cell-minibatches per second of both loops, and remuda's speed divided by the
+bare loop's. Expect a ratio of about 0.98; the goal is at least 0.95.
 """
 
 import argparse
@@ -29,7 +31,7 @@ SHAPE = (1, 28, 28)  # channels, height, width
 
 
 def bare_loop(images: torch.Tensor, cells: int, batch: int) -> Callable[[int], None]:
-    """Return a function that trains the pair of every cell over a number of batches."""
+    """Return a function that trains each cell's pair on a given number of batches."""
     networks = MLP()
     pairs = []
     for cell in range(cells):
@@ -62,7 +64,7 @@ def bare_loop(images: torch.Tensor, cells: int, batch: int) -> Callable[[int], N
 
 
 def remuda_loop(dataset: Dataset, options: argparse.Namespace) -> Callable[[int], None]:
-    """Return a function that trains one whole round of the strategy cellular."""
+    """Return a function that trains one complete round of the cellular strategy."""
     strategy = Cellular(
         height=options.height, width=options.width, batch_size=options.batch, skip_discriminator=1
     )

@@ -1,13 +1,13 @@
-"""Measure the scatter and gather of an MD-GAN iteration, without the work between them.
+"""Measure the scatter and gather of an MD-GAN iteration, without the computation in between.
 
     mpirun -n 2 python -m mpi4py benchmarks/exchange.py [--members 10] [--batch 10]
                                                         [--shape 1 28 28] [--iterations 500]
 
-Rank 0 sends two generated batches to every member and receives the feedback on one, as MD-GAN does
-for k > 1. The script prints the median and the best time of all iterations: on these ranks, and on
-``stacked`` with the same rows, where the verbs only index. The difference is the cost of ranks
-except for waiting for the slowest of them. Expect 0.2 to 0.4 ms on two cores of one host, and
-0.002 ms on ``stacked``.
+Rank 0 sends two generated batches to every member and receives feedback on one of them, as MD-GAN
+does for k > 1. The script prints the median and the best time of an iteration on these ranks. For
+comparison, it also prints the times of the engine ``stacked`` with the same rows, where the verbs
+only index. The difference is the cost of ranks, without the time that they wait for the slowest
+rank. Expect 0.2 to 0.4 ms on two cores of one host, and 0.002 ms with ``stacked``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WARM_UP = 10  # iterations
 def time_iterations(
     engine: Engine, communicator: Communicator, options: argparse.Namespace
 ) -> list[float]:
-    """Return the seconds of each iteration."""
+    """Return the seconds that each iteration takes."""
     rows = torch.randn(options.members, 2, options.batch, *options.shape)
     feedback = engine.create(lambda member: torch.randn(options.batch, *options.shape))
     seconds = []
@@ -40,7 +40,7 @@ def time_iterations(
 
 
 def main() -> None:
-    """Time the iterations on ranks and on one process, and print both at rank 0."""
+    """Time the iterations on the ranks and in one process, and print both times on rank 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--batch", type=int, default=10)

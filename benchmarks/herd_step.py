@@ -5,13 +5,13 @@
                                    [--loss wasserstein --critic-steps 2 --networks wcgan]
                                    [--samples 50000] [--profile FILE] [--times]
 
-Without options it trains class-parallel CIFAR-10; expect 5.1 ms on an H200. Images are random; the
-time does not depend on them.
+Without options, the script trains class-parallel with images of CIFAR-10's shape; expect 5.1 ms on
+an H200. Images are random, because the time does not depend on them.
 
-The floor is the time that the hardware needs for the arithmetic, or for the bytes that must move,
-whichever is longer, at the H200's rates. Parameters and moments are read and written once,
-activations are written once and read twice. The floor assumes one update of the discriminator,
-without a gradient penalty.
+The floor is the least time that an H200 needs for the arithmetic or for moving the bytes, whichever
+is longer. It assumes that parameters and moments are read and written once, and that activations
+are written once and read twice. It also assumes one discriminator update per step, without a
+gradient penalty.
 """
 
 import argparse
@@ -40,12 +40,12 @@ IMAGES = 1000  # per member
 
 
 def floor(gan: GAN, members: int, batch: int) -> tuple[float, float]:
-    """Return the milliseconds for the arithmetic and for the bytes of one step."""
+    """Return the milliseconds that one step needs for arithmetic and for moving bytes."""
     labels = torch.zeros(batch, dtype=torch.int64)
     generator = forward(gan.generator, torch.zeros(batch, gan.networks.latent), labels)
     discriminator = forward(gan.discriminator, torch.zeros(batch, *gan.shape), labels)
-    # Passes: forward and two backward (data and weights), but only one backward (data) through
-    # the discriminator in the generator's update.
+    # An update takes one forward and two backward passes (data and weights). The generator's update
+    # needs only one backward pass (data) through the discriminator.
     products = 3 * generator[0] + (3 + 3 + 2) * discriminator[0]
     activations = generator[1] + 3 * discriminator[1]
     moved = 2 * trees.num_bytes(gan.init(0)) + 3 * 2 * activations
@@ -53,12 +53,12 @@ def floor(gan: GAN, members: int, batch: int) -> tuple[float, float]:
 
 
 def forward(module: Module, *inputs: Tensor) -> tuple[int, int]:
-    """Count the multiplications of a forward pass, and the numbers that its layers return."""
+    """Count the multiplications of a forward pass and the activations of its layers."""
     totals = [0, 0]
 
     def count(layer: Module, _: Any, out: Tensor) -> None:
         if isinstance(layer, Dropout):
-            return  # masks are computed where they are used, and never stored
+            return  # masks are computed when they are used, and never stored
         taps = 4 if isinstance(layer, UpsampledConv2d) else 9
         fan_in = getattr(layer, "in_features", 0) or getattr(layer, "in_channels", 0) * taps
         totals[0] += out.numel() * fan_in
@@ -110,7 +110,7 @@ class Training:
         assert all(values.isfinite().all() for values in losses.values())
 
     def sample(self, members: int, count: int) -> None:
-        """Time images of all classes in turn, drawn as ``remuda sample`` draws them."""
+        """Time how long ``count`` images take, drawn as ``remuda sample`` draws them."""
         classes, shape = [str(label) for label in range(members)], self.context.gan.shape
         facts = DataFacts(name="noise", shape=shape, classes=classes, counts=[1] * members)
         model = Model(self.strategy, self.context, self.state, facts, members, round=0)
@@ -119,7 +119,7 @@ class Training:
         print(f"{len(images):,} images in {time.perf_counter() - started:.2f} s", flush=True)
 
     def profile(self, path: Path) -> None:
-        """Write a table of the kernels of a round."""
+        """Write a table of the kernels that a round runs."""
         with torch.profiler.profile() as profile:
             self.round(1)
             torch.cuda.synchronize()
@@ -151,7 +151,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Time the rounds and print the step's time next to its floor."""
+    """Time the rounds, and print the time of a step and its floor."""
     options = parse()
     began = time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -4,13 +4,14 @@
                                    [--batch 10] [--steps 200] [--rounds 5] [--eager]
                                    [--strategies md-gan fl-gan class-parallel]
 
-The strategies alternate in one process. An iteration of MD-GAN is one update of the server's
-generator and of all discriminators. Images are random; the time does not depend on them. Expect
-0.37 to 0.42 ms on an H200 with the defaults.
+The strategies alternate in one process. An iteration of MD-GAN updates the server's generator and
+all discriminators once. Images are random, because the time does not depend on them. With the
+defaults, expect 0.37 to 0.42 ms on an H200.
 
-The floor of the arithmetic assumes 2 operations per multiplication at the H200's measured 790 T/s.
-It counts three passes (forward, and backward to data and to weights) through the generator for k
-batches, which MD-GAN generates twice, and eight passes through each discriminator.
+The floor is the time of the arithmetic: 2 operations per multiplication, at the 790 T/s measured on
+an H200. It counts three passes through the generator for each batch: one forward, one backward to
+the data and one backward to the weights. MD-GAN needs a fourth, because it generates its k batches
+twice. Each discriminator counts with eight passes.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def multiplications(module: Module, *inputs: Tensor) -> int:
 
 
 def floor(strategy: Strategy, gan: GAN, members: int, batch: int) -> float:
-    """Return the milliseconds that the arithmetic of an update takes at least."""
+    """Return the minimum milliseconds for the arithmetic of an update."""
     labels = torch.zeros(batch, dtype=torch.int64)
     noise, images = torch.zeros(batch, gan.networks.latent), torch.zeros(batch, *gan.shape)
     generator = multiplications(gan.generator, noise, labels)
@@ -71,7 +72,7 @@ def floor(strategy: Strategy, gan: GAN, members: int, batch: int) -> float:
 def prepare(
     name: str, options: argparse.Namespace, device: str
 ) -> tuple[Callable[[int], None], float]:
-    """Return a function that trains one round, and the floor of an update."""
+    """Return a function that trains one round, and the floor of an update in milliseconds."""
     shape, members = tuple(options.shape), options.members
     strategy = STRATEGIES[name](batch_size=options.batch, steps_per_round=options.steps)
     context = strategy.prepare(NETWORKS[options.networks](), shape, 10, seed=0)
@@ -96,7 +97,7 @@ def prepare(
 
 
 def main() -> None:
-    """Time the strategies in turn, and print the best time per update next to its floor."""
+    """Time the strategies in turn, and print the best time per update and its floor."""
     names = ["md-gan", "fl-gan", "class-parallel"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", default="acgan-mlp", choices=NETWORKS)

@@ -3,8 +3,8 @@
     python benchmarks/md_gan_curves.py --out OUT.png RUN...
 
 A RUN is a run folder of standalone, fl-gan or md-gan with scores of 500 samples. Its settings
-decide label, colour and line style. Grey vertical lines mark where a run loses members. The
-horizontal lines are the scores of real images.
+determine its label, colour and line style. Grey vertical lines mark the iterations at which a run
+loses members. Horizontal lines show the scores of real images.
 """
 
 import argparse

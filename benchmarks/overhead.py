@@ -2,13 +2,13 @@
 
     python benchmarks/overhead.py [--repeats 15] [--threads 1]
 
-Both loops make the same updates of the same networks. They alternate in one process, because
-machines are noisy. For each network the script prints the ratio of the times per step, remuda's
-over the bare loop's: first of the fastest repeats, then the median ratio. Expect 0.99 to 1.02 on
-quiet cores; the goal is at most 1.05.
+Both loops make the same updates of the same networks. They alternate in one process, because the
+speed of a machine varies. For each network, the script prints remuda's time per step divided by the
+bare loop's: first for the fastest repeats, then the median over all repeats. Expect 0.99 to 1.02 on
+idle cores; the goal is at most 1.05.
 
-The bare loop is written with care: one pass of the generator serves both updates, and the
-discriminator's parameters are frozen while the generator learns.
+The bare loop is efficient: both updates use the same forward pass of the generator, and the
+discriminator's parameters are frozen during the generator's update.
 """
 
 import argparse
@@ -36,7 +36,7 @@ CASES = {  # name: (networks, image shape, batch size, steps per round)
 def remuda_loop(
     networks: Networks, data: Dataset, batch_size: int, num_steps: int
 ) -> Callable[[], object]:
-    """Return a function that trains a round of standalone, with everything but the files."""
+    """Return a function that trains one round of standalone without writing files."""
     strategy = Standalone(batch_size=batch_size, steps_per_round=num_steps)
     context = strategy.prepare(networks, data.shape, 10, seed=0)
     engine = Stacked(1)
@@ -57,7 +57,7 @@ def remuda_loop(
 def bare_loop(
     networks: Networks, data: Dataset, batch_size: int, num_steps: int
 ) -> Callable[[], object]:
-    """Return a function that makes the same updates as a plain script would."""
+    """Return a function that makes the same updates in plain PyTorch."""
     generator = networks.generator(data.shape, 10)
     discriminator = networks.discriminator(data.shape, 10)
     g_optimizer = torch.optim.Adam(generator.parameters(), 2e-4, (0.5, 0.999))

@@ -1,6 +1,6 @@
-"""Draw a seeded sample of the project's prose for a reader.
+"""Draw a random sample of the project's prose for a reader.
 
-Give the output to somebody who has not written it, and count what they would rewrite:
+Give the output to somebody who did not write it, and count the passages that they would rewrite:
 
     python benchmarks/prose.py --seed 2026
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FEWEST_WORDS = 12  # of a paragraph
+FEWEST_WORDS = 12  # in a paragraph; shorter ones are skipped
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 Passage = tuple[str, str]  # where it is, and its text
@@ -41,7 +41,7 @@ def docstrings() -> Iterator[Passage]:
 
 
 def remarks() -> Iterator[Passage]:
-    """Yield the comments on lines of their own, and the messages of exceptions."""
+    """Yield the comments that have their own line, and the messages of exceptions."""
     for path, text, tree in modules():
         for number, line in enumerate(text.splitlines(), start=1):
             if re.match(r"\s*# [A-Z]", line):

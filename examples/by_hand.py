@@ -1,4 +1,4 @@
-"""Write the training loop yourself: data, strategy and engine, without a configuration.
+"""Write the training loop yourself, from data, strategy and engine, without a configuration.
 
 Usage: python examples/by_hand.py [OUT]
 """

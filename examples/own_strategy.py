@@ -1,4 +1,4 @@
-"""Write your own strategy: pairs in a ring that average with their two neighbours.
+"""Write your own strategy: pairs in a ring, each of which averages with its two neighbours.
 
 Usage: python examples/own_strategy.py [OUT]
 """
@@ -17,7 +17,7 @@ from remuda.tensors import trees
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Strategy):
-    """Train pairs, and average each with its neighbours from time to time."""
+    """Train pairs, and average each pair with its neighbours every few rounds."""
 
     mix_every: int = 2  # rounds between two averages, >= 1
     partitions: ClassVar[tuple[str, ...]] = ("iid", "dirichlet", "subset")
@@ -37,11 +37,11 @@ class Ring(Strategy):
         return state, metrics
 
     def generate(self, context, state, noise, labels):
-        return context.gan.sample(trees.row(state, 0), noise, labels)  # member 0 stands for all
+        return context.gan.sample(trees.row(state, 0), noise, labels)  # sample only from member 0
 
 
 def mix(own, near):
-    """Return the mean of a member's three rows; integers (dropout's keys) stay its own."""
+    """Return the mean of three members' rows. Integers (dropout's keys) stay the member's own."""
     return trees.map(lambda a, three: three.mean(0) if a.is_floating_point() else a, own, near)
 
 

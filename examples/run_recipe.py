@@ -1,4 +1,4 @@
-"""Train a recipe, load its model, draw samples, save a picture.
+"""Train a recipe, load its model, draw samples and save a picture.
 
 Usage: python examples/run_recipe.py [OUT]
 """

@@ -1,7 +1,7 @@
-"""The command line: how it starts, stops and reports errors.
+"""Start the command line, stop it on signals, and report its errors.
 
-``main`` takes over the signals before anything slow is imported, so that Ctrl-C never prints a
-traceback. The commands themselves are in the modules of this package.
+``main`` installs the signal handlers before any slow import, so that Ctrl-C never prints a
+traceback. The commands are in the other modules of this package.
 """
 
 import io
@@ -37,16 +37,16 @@ IMPORT_RETRY = 0.05  # seconds until a signal that arrived during an import is s
 
 
 def main() -> None:
-    """Run a command; an error that the user can fix becomes one sentence and status 2."""
-    # Ranks handle these signals once they are connected. While a rank still loads, a signal simply
-    # ends it, and the launcher tells the user; an exception here would make MPI abort.
+    """Run a command. Report an error that the user can fix in one sentence, with status 2."""
+    # Ranks handle these signals once they are connected. A signal that arrives earlier simply ends
+    # the rank, and the launcher tells the user. An exception here would make MPI abort.
     stop = _Stop()
     if rank_from_environment().num_ranks == 1:
         for number in STOP_SIGNALS:
             signal.signal(number, stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may lack a table's arrows
+            stream.reconfigure(errors="replace")  # the encoding may lack the arrows in tables
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _WarningLines(warnings.showwarning)
@@ -58,7 +58,7 @@ def main() -> None:
     except ReportedElsewhere as error:
         sys.exit(error.status)
     except Exception as error:
-        # A library that is being imported may turn the interrupt into an error of its own.
+        # During an import, a library may convert the KeyboardInterrupt into another error.
         if stop.is_requested and not is_user_error(error):
             _print_error("stopped", style=None)
             sys.exit(exit_status(KeyboardInterrupt()))
@@ -69,11 +69,11 @@ def main() -> None:
 
 
 class _Stop:
-    """Raise KeyboardInterrupt for the first signal and ignore the following ones.
+    """Raise KeyboardInterrupt for the first signal and ignore all later signals.
 
-    Batch systems often send several signals at a time limit; a second one would interrupt the
-    saving that the first one starts. During an import the signal is sent again later, because
-    libraries swallow exceptions there.
+    Batch systems often send several signals when a job reaches its time limit. A second exception
+    would interrupt the saving of the run. A signal that arrives during an import is sent again a
+    moment later, because libraries suppress exceptions while they are imported.
     """
 
     def __init__(self):
@@ -92,7 +92,7 @@ class _Stop:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Return whether Python executes an import statement in this frame or in one of its callers."""
+    """Return whether this frame or one of its callers is executing an import."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -114,17 +114,17 @@ def _run() -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except Exception as error:
-        # typer has its own copy of click or uses the installed one, so the errors' class varies.
+        # Depending on its version, typer contains click or imports it, so the class varies.
         if not hasattr(error, "format_message"):
             raise
         raise UserError(_usage_error(error)) from None
-    if status == 130:  # how typer returns from KeyboardInterrupt
+    if status == 130:  # typer returns this status after a KeyboardInterrupt
         raise KeyboardInterrupt
     return status or 0
 
 
 def _usage_error(error: Any) -> str:
-    """Return click's complaint about arguments as one sentence."""
+    """Return click's error message about the arguments as one sentence."""
     message = " ".join(error.format_message().split()).rstrip(".")
     link = " See" if message.endswith("?") else "; see"
     context = getattr(error, "ctx", None)
@@ -140,7 +140,7 @@ def _print_error(text: str, style: str | None = "red") -> None:
 
 
 class _WarningLines:
-    """Show remuda's own warnings as one line each, and others as before."""
+    """Print each of remuda's own warnings on one line, and all other warnings as before."""
 
     def __init__(self, others: Any):
         self.others = others

@@ -1,4 +1,4 @@
-"""Commands for runs of the strategy cellular: mixture, profile."""
+"""Commands for runs of the cellular strategy: mixture and profile."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,7 @@ def show_mixtures(
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     data: DataFolder = None,
 ) -> None:
-    """Show the weights and the distance of every neighbourhood's mixture of generators."""
+    """Show the weights and the distance of each neighbourhood's mixture of generators."""
     from remuda.experiments import mixtures
     from remuda.model.model import load
     from remuda.system.devices import find_device
@@ -42,7 +42,7 @@ def show_mixtures(
 
 
 def _table(found: "list[Mixture]", before: Any, scores: dict[int, Any]) -> Table:
-    """Return a row for each mixture; ``before`` has the distances before optimisation."""
+    """Return a table with a row per mixture; ``before`` has the distances before optimisation."""
     names = [value.name for value in next(iter(scores.values()), [])]
     earlier = ["before"] if before else []
     table = Table("cell", "row", "column", "weights", *earlier, "distance", *names, "")

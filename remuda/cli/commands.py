@@ -1,4 +1,4 @@
-"""The application with all its commands: importing their modules registers them."""
+"""The application with all its commands. Importing a module registers its commands."""
 
 from typing import Annotated
 

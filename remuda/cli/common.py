@@ -1,4 +1,4 @@
-"""The parts that all commands share: the application, its console, and common arguments."""
+"""The parts that several commands share: the application, its console and common arguments."""
 
 import os
 import sys
@@ -15,7 +15,8 @@ from remuda.engines import ENGINES
 if TYPE_CHECKING:
     from remuda.training.progress import Progress
 
-# Set for ranks that a command of remuda starts: that command has already shown the warnings.
+# This variable is set for ranks that a remuda command starts. That command has already shown the
+# warnings.
 STARTED_BY_REMUDA = "REMUDA_STARTED"
 
 app = typer.Typer(
@@ -26,13 +27,13 @@ app = typer.Typer(
 
 
 def _new_console() -> Console:
-    """Return the console of this process; if it is one of several ranks, only rank 0 prints."""
+    """Return the console of this process. Of several ranks, only rank 0 prints."""
     this = rank_from_environment()
     return Console(
         quiet=this.rank > 0,
-        # A launcher may connect its ranks to something that only looks like a terminal.
+        # A launcher may connect ranks to a pseudo-terminal. Do not draw a progress bar on it.
         force_terminal=False if this.num_ranks > 1 else None,
-        # Files and pipes have no width, so leave room for a whole table.
+        # Files and pipes have no width, so use one that fits the widest table.
         width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200,
     )
 
@@ -73,25 +74,25 @@ CheckpointRound = Annotated[
 
 
 def say(text: str) -> None:
-    """Print plain text; long lines such as paths are not broken."""
+    """Print plain text, without breaking long lines such as paths."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def new_progress() -> "Progress":
-    """Return a progress bar on a terminal, and plain lines elsewhere."""
+    """Return a progress bar for a terminal, or plain lines for other output."""
     from remuda.cli.progress import Bar, Lines
 
     return Bar(console) if console.is_terminal else Lines(console)
 
 
 def assignments(flags: dict[str, object]) -> list[str]:
-    """Return the flags that were given, in the form that --set takes."""
+    """Return the flags that the user gave, in the form that --set accepts."""
     return [f"{key}={_as_toml(value)}" for key, value in flags.items() if value is not None]
 
 
 def _as_toml(value: object) -> str:
     if isinstance(value, int):
         return str(value)
-    # Quotes keep a text of digits from becoming a number.
+    # Quote strings, so that a string of digits does not become a number.
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""Shell completion of arguments. Where nothing matches, the shell completes file names itself."""
+"""Complete arguments in the shell. If nothing matches, the shell completes file names itself."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def complete_run(incomplete: str) -> list[str]:
 
 
 def _folder(incomplete: str) -> Path:
-    """Return the folder that the text typed so far is in."""
+    """Return the folder part of the path typed so far."""
     if incomplete.endswith("/"):
         return Path(incomplete)
     return Path(incomplete).parent

@@ -1,4 +1,4 @@
-"""Commands that train nothing: data, traffic, doctor, list."""
+"""Commands that neither train nor need a run: data, traffic, doctor and list."""
 
 from collections.abc import Iterable
 from pathlib import Path

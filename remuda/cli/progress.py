@@ -1,4 +1,4 @@
-"""The progress of a run on a terminal: a bar, or plain lines for logs."""
+"""Show the progress of a run: as a bar on a terminal, or as plain lines in a log."""
 
 import time
 from pathlib import Path
@@ -14,13 +14,13 @@ from remuda.training.progress import Progress
 
 
 class Lines(Progress):
-    """Print the first and the last round, and at most one line every few seconds."""
+    """Print the first and the last round, and in between at most one line every few seconds."""
 
     def __init__(self, console: Console, interval: float = 5.0):
         self.console = console
         self.interval = interval  # seconds
         self.rounds = 0
-        self.next_line = 0.0  # time of the monotonic clock
+        self.next_line = 0.0  # on time.monotonic's clock
 
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
         self.rounds = rounds
@@ -42,7 +42,7 @@ class Lines(Progress):
 
 
 class Bar(Progress):
-    """Show a bar with the time left, the mean losses and the images per second."""
+    """Show a progress bar with the time left, the mean losses and the images per second."""
 
     def __init__(self, console: Console):
         self.bar = RichProgress(

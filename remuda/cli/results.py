@@ -1,4 +1,4 @@
-"""Commands for trained runs: sample, score, compare, report, status."""
+"""Commands for existing runs: sample, score, compare, report and status."""
 
 from pathlib import Path
 from typing import Annotated
@@ -98,7 +98,7 @@ def show_comparison(
 
     comparison = compare.compare(runs, t)
     table = comparison.render(form)
-    if form == "csv":  # CSV has no place for notes
+    if form == "csv":  # a CSV file cannot contain the notes
         typer.echo("\n".join(comparison.notes), err=True)
     if out is None:
         typer.echo(table, nl=False)

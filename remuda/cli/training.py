@@ -1,4 +1,4 @@
-"""Commands that train: train, resume, repeat, bench, scaling."""
+"""Commands that train: train, resume, repeat, bench and scaling."""
 
 import os
 import sys
@@ -192,7 +192,7 @@ def _table(header: Sequence[str], rows: list[list[str]]) -> Table:
 
 
 def _start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) -> None:
-    """Start the ranks if the engine needs them; they run this command, and this process waits."""
+    """Start ranks if the engine needs them. They run the command, and this process waits."""
     from remuda.cluster import launch
 
     if number := launch.num_to_start(config.engine):

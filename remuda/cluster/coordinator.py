@@ -2,8 +2,8 @@
 
 A thread of rank 0 receives the heartbeats of all ranks and keeps status.json up to date: which
 ranks exist, on which hosts, and whether each is inactive, processing or finished. It reports
-delayed ranks, and kills ranks that stay silent for too long, so that the others can continue. A run
-in one process receives no heartbeats, but writes status.json too.
+delayed ranks. It kills ranks that stay silent for too long, so that the others can continue. A run
+in one process receives no heartbeats, but it also writes status.json.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Coordinator(Heartbeat):
-    """Receive the heartbeats of all ranks, at rank 0."""
+    """Receive the heartbeats of all ranks. Only rank 0 has a coordinator."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Coordinator(Heartbeat):
             self.address = (host, self._socket.getsockname()[1])
 
     def warn(self, text: str) -> None:
-        """Tell the user about a problem, once."""
+        """Tell the user about a problem, but not more than once."""
         if text not in self._warnings:
             self._warnings.add(text)
             self.tell(text)
@@ -101,7 +101,7 @@ class Coordinator(Heartbeat):
             self.write("stopped", explain(error) if is_user_error(error) else repr(error))
 
     def write(self, state: str, why: str = "") -> None:
-        """Write status.json; a failure to do so does not stop the run."""
+        """Write status.json. If that fails, warn the user and let the run continue."""
         self.own = replace(self.own, **self.current)
         others = sorted(
             self.roster.ranks.values(),
@@ -131,7 +131,7 @@ class Coordinator(Heartbeat):
                     sender = found
                     self._connections[sender.process] = writer
         except asyncio.CancelledError:
-            # The event loop has ended. Python 3.11 would report a task that was cancelled.
+            # The event loop has ended. Without the return, Python 3.11 reports the cancelled task.
             return
         except (OSError, ValueError):  # the connection was cut, or a line is too long
             pass
@@ -172,9 +172,9 @@ def make_heartbeat(
     members: Sequence[int],
     tell: Callable[[str], None],
 ) -> Heartbeat:
-    """Return the coordinator at rank 0, and a sender of heartbeats at every other rank.
+    """Return the coordinator on rank 0, and a heartbeat sender on every other rank.
 
-    All ranks call this together, to learn where rank 0 listens.
+    All ranks must call this together: rank 0 tells the others its address.
     """
     own, engine = this_process(communicator.host), config.engine
     facts = communicator.all_gather([own, describe_machine(device)])
@@ -196,7 +196,7 @@ def make_heartbeat(
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """Return what this process can use: cores, bytes of its host's memory, and the device."""
+    """Return the cores, the host memory in bytes and the device that this process can use."""
     memory = None
     with suppress(OSError, ValueError):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

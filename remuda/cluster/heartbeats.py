@@ -1,8 +1,8 @@
 """Send heartbeats: every rank tells rank 0 about once a second what it is doing.
 
-Heartbeats travel over TCP, not MPI, so they arrive even when MPI hangs. A rank sends lines of JSON
-from a thread that sleeps in between. Rank 0 listens (remuda.cluster.coordinator), and may order a
-rank to kill a silent rank on the same host. Ranks get new numbers after a failure, so a rank
+Heartbeats travel over TCP, not MPI, so they arrive even when MPI hangs. A separate thread of each
+rank sends them as lines of JSON. Rank 0 receives them (remuda.cluster.coordinator). It may order a
+rank to kill a silent rank on the same host. Ranks are renumbered after a failure, so a rank
 identifies itself by its host and process.
 """
 
@@ -21,21 +21,21 @@ from remuda.system.processes import Process
 
 STATES = INACTIVE, PROCESSING, FINISHED = ("inactive", "processing", "finished")
 INTERVAL = 1.0  # seconds between heartbeats, at most
-CLOSE_TIMEOUT = 2.0  # seconds that the end of a run waits for the last heartbeats
+CLOSE_TIMEOUT = 2.0  # seconds to wait for the last heartbeats at the end of a run
 MAX_LINE = 1 << 20  # bytes
 
 
 class Heartbeat(ABC):
-    """Report from a thread what this process is doing; use it as a context around the training."""
+    """Report from a thread what this process is doing. Use it as a context around training."""
 
     def __init__(self, rank: int, members: Sequence[int], interval: float):
         self.interval, self.error = interval, None
-        # Replaced, never changed in place, so that the thread cannot see half of an update.
+        # Replace this dict and never change it in place, so that the thread sees no partial update.
         self.current: dict[str, Any] = {}
         self._update(INACTIVE, 0, rank, members)
 
     def start_round(self, t: int, rank: int, members: Sequence[int]) -> None:
-        """Report that round t starts, or starts again, with the ids of the members hosted here."""
+        """Report that round t starts or restarts, and which member ids this process hosts."""
         self._update(PROCESSING, t, rank, members)
 
     def _update(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
@@ -43,7 +43,7 @@ class Heartbeat(ABC):
 
     @abstractmethod
     async def run(self) -> None:
-        """Do the work of the thread until ``self.stop`` is set."""
+        """Send or receive heartbeats in the thread until ``self.stop`` is set."""
 
     @abstractmethod
     def warn(self, text: str) -> None:
@@ -92,7 +92,7 @@ class HeartbeatSender(Heartbeat):
     ):
         super().__init__(rank, members, interval)
         self.address, self.token = address, token
-        self.process, self.processes = process, processes  # this process, and those of all ranks
+        self.process, self.processes = process, processes  # this one, and those of all ranks
 
     def warn(self, text: str) -> None:
         rank, host = self.current["rank"], self.process.host
@@ -102,7 +102,7 @@ class HeartbeatSender(Heartbeat):
         while not self.stop.is_set():
             # If rank 0 cannot be reached, try again; if it is gone, MPI ends this rank.
             with suppress(OSError):
-                # asyncio would resolve the name in a thread that can keep the process from ending.
+                # asyncio would resolve the name in a thread that can keep the process from exiting.
                 connection = socket.create_connection(self.address, CLOSE_TIMEOUT)
                 reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_LINE)
                 receiving = asyncio.create_task(self._receive_orders(reader))
@@ -140,7 +140,7 @@ def encode(token: str, **content: Any) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Return the content of a message, or an empty dict if ``encode`` did not make the line."""
+    """Return the content of a message, or an empty dict if the line is not a message."""
     try:
         content = json.loads(line)
     except ValueError:

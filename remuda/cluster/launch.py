@@ -16,15 +16,16 @@ from remuda.errors import Interrupted, UserError, resume_command
 from remuda.system.signals import STOP_SIGNALS
 from remuda.system.text import count
 
-# A second signal sooner than this many seconds after the first one counts as the same request.
+# Signals within this many seconds of the first one count as the same request.
 SECOND_SIGNAL_AFTER = 10.0
-ATTEMPTS = 3  # to start the ranks
+ATTEMPTS = 3  # how often to try to start the ranks
 
 
 def num_to_start(engine: EngineConfig) -> int:
-    """Return how many ranks this process has to start; 0 if none, or if it is a rank itself.
+    """Return how many ranks this process must start, or 0 if none are needed.
 
-    The number is engine.ranks, or else the number of tasks of the batch job.
+    The number is engine.ranks or, if that is 0, the number of tasks of the batch job. A process
+    that is a rank itself starts none.
     """
     if not ENGINES[engine.name].spans_processes or rank_from_environment().num_ranks > 1:
         return 0
@@ -33,7 +34,10 @@ def num_to_start(engine: EngineConfig) -> int:
 
 
 def join(engine: EngineConfig) -> Communicator:
-    """Return the processes that train together; enter it as a context before using it."""
+    """Return the communicator of the processes that train together.
+
+    Enter it as a context before you use it.
+    """
     kind = ENGINES[engine.name]
     communicator = kind.join()
     if kind.spans_processes:
@@ -60,9 +64,9 @@ def _check_ranks(requested: int, started: int, joined: int) -> None:
 def start(num_ranks: int, arguments: list[str], folder: Path, tell: Callable[[str], None]) -> int:
     """Run a remuda command on several ranks and return its exit status.
 
-    A signal to stop goes to every rank, and the run is saved; a second one, some time later, ends
-    the ranks immediately. If a rank dies before MPI has started, nothing else has happened yet, so
-    all ranks are started again. ``folder`` is the folder of the run.
+    A stop signal is passed on to every rank, and the run is saved. A second signal, at least ten
+    seconds later, ends the ranks immediately. If a rank dies before MPI has started, all ranks are
+    started again, because nothing else has happened yet. ``folder`` is the run folder.
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise UserError(missing("No module named 'mpi4py'"))
@@ -96,7 +100,7 @@ def start(num_ranks: int, arguments: list[str], folder: Path, tell: Callable[[st
 
 
 def _explain(launcher: Launcher, status: int, folder: Path) -> None:
-    """Raise an error if the ranks ended without a message of their own."""
+    """Raise an error that explains the failure, if the ranks have not explained it themselves."""
     if launcher.failed_to_start:
         raise UserError(
             f"MPI did not start on all ranks, {ATTEMPTS} times: run `remuda doctor` to find out why"
@@ -108,7 +112,7 @@ def _explain(launcher: Launcher, status: int, folder: Path) -> None:
             f"rank {rank} on {host} was ended by {cause}, and all others with it: "
             f"{next_step(folder)}"
         )
-    if status == 0:  # an mpirun that survives failures returns 0 after them
+    if status == 0:  # mpirun with ULFM returns 0 even if ranks failed
         raise UserError(f"all ranks died: {next_step(folder)}")
     if not launcher.num_lines:
         raise UserError(

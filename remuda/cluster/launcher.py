@@ -1,4 +1,4 @@
-"""Run one mpirun with its ranks, and notice when they fail to start."""
+"""Run mpirun and its ranks, and detect when they fail to start."""
 
 import ctypes
 import re
@@ -15,8 +15,8 @@ from remuda.cluster import mpirun
 from remuda.cluster.output import Output
 
 POLL_INTERVAL = 0.05  # seconds
-START_GAP = 1.0  # seconds between the starts of two ranks on a host, at most
-END_TIMEOUT = 10.0  # seconds that mpirun gets to end, and its output to arrive
+START_GAP = 1.0  # maximum seconds between the starts of two ranks on a host
+END_TIMEOUT = 10.0  # seconds to wait for mpirun to exit, and for the rest of its output
 CHUNK = 1 << 16  # bytes read at once
 
 
@@ -30,12 +30,12 @@ class Launcher:
             *arguments,
         ]
         self.output = Output()
-        self.num_lines = 0  # lines that the user has seen
+        self.num_lines = 0  # lines shown to the user
         self._is_rank_missing = False  # a rank died before MPI had started
-        # If mpirun does not survive the loss of a rank, it ends the other ranks itself.
+        # An mpirun that does not survive the loss of a rank ends the other ranks itself.
         self.survives_failures = "--with-ft" in command
-        # mpirun gets its own session, so that Ctrl-C in a terminal reaches only this process:
-        # mpirun would kill the ranks.
+        # mpirun gets its own session, so that Ctrl-C in a terminal reaches only this process. If
+        # mpirun received the signal, it would kill the ranks.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -54,8 +54,8 @@ class Launcher:
     def wait(self) -> int:
         """Wait for the ranks and return mpirun's exit status (128 + n after signal n).
 
-        This polls instead of blocking, because a signal may be delivered to the reader's thread,
-        which does not wake this one.
+        This method polls instead of blocking: if a signal is delivered to the reader's thread, it
+        does not wake up this thread.
         """
         num_alive, since = 0, time.monotonic()
         while self.process.poll() is None:
@@ -67,7 +67,7 @@ class Launcher:
                     self._is_rank_missing = True
                     self._end()
             time.sleep(POLL_INTERVAL)
-        # A process that is left behind may keep the pipe open for longer.
+        # Do not wait forever: a leftover process may keep the pipe open.
         self._reader.join(END_TIMEOUT)
         status = self.process.returncode
         return status if status >= 0 else 128 - status
@@ -86,16 +86,16 @@ class Launcher:
                 sys.stderr.flush()
 
     def _chunks(self) -> Iterator[bytes]:
-        """Yield output as soon as it arrives."""
+        """Yield mpirun's output as soon as it arrives."""
         assert self.process.stderr is not None
         while chunk := self.process.stderr.read1(CHUNK):  # type: ignore[attr-defined]
             yield chunk
 
 
 def _count_ranks(pid: int) -> tuple[int, int]:
-    """Return how many of mpirun's ranks live on this host, and how many it means to start here.
+    """Return how many of mpirun's ranks are alive on this host, and how many it should start here.
 
-    The second number comes from the environment of a living rank; it is 0 if none lives.
+    The second number comes from the environment of a living rank. It is 0 if no rank is alive.
     """
     alive, expected = 0, 0
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -109,7 +109,7 @@ def _count_ranks(pid: int) -> tuple[int, int]:
 
 
 def _end_with_parent() -> None:
-    """Make Linux end mpirun, and so the ranks, when the command that started it is killed."""
+    """Make Linux end mpirun, and with it the ranks, if the command that started it is killed."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""The bytes by which ranks tell the launcher, on stderr, how far they have come.
+"""The bytes that ranks write to stderr to tell the launcher how far they have come.
 
-A marker is one byte: however the output of several ranks interleaves, nothing can tear it apart. A
-newline follows it, because mpirun holds a line back until it is complete.
+A marker is a single byte, so it stays intact when the output of several ranks is interleaved. A
+newline follows it, because mpirun forwards only complete lines.
 """
 
 MPI_STARTED = b"\x02"

@@ -12,7 +12,7 @@ from remuda.system.devices import usable_cores
 
 
 def find() -> str:
-    """Return the path of mpirun, preferring one that is installed next to Python."""
+    """Return the path of mpirun. Prefer one that is installed next to Python."""
     installed = Path(sys.executable).with_name("mpirun")
     found = str(installed) if installed.exists() else shutil.which("mpirun")
     if found is None:
@@ -42,6 +42,6 @@ def options(mpirun: str, num_ranks: int) -> list[str]:
 
 
 def command(num_ranks: int) -> list[str]:
-    """Return the start of a command line; the program that the ranks run follows it."""
+    """Return the mpirun part of a command line. Append the program that the ranks run."""
     path = find()
     return [path, *options(path, num_ranks), "-n", str(num_ranks)]

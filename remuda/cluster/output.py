@@ -1,4 +1,4 @@
-"""Read what mpirun and its ranks write to stderr, and drop what does not help the user.
+"""Read the stderr of mpirun and its ranks, and drop the lines that do not help the user.
 
 Ranks mark their progress with single bytes (remuda.cluster.markers). mpirun and Open MPI comment on
 every rank that exits or dies; remuda reports these events itself, in one sentence.
@@ -12,17 +12,17 @@ from remuda.cluster.markers import COMMAND_SUCCEEDED, MPI_STARTED
 
 MARKER = re.compile(b"[%s%s]" % (MPI_STARTED, COMMAND_SUCCEEDED) + rb"(\n?)")
 RULER = re.compile(r"-{20,}\s*$")  # the line above and below a notice from mpirun
-# Open MPI writes these about messages that a lost rank cut off, and about ranks that exited before
-# Open MPI had told them everything.
+# Open MPI prints these lines when a lost rank interrupts a message, or when a rank exits before it
+# has received everything.
 REMARK = re.compile(
     r"NBC_Progress: an error"
     r"|Error in NBC_\w+\(\)"
     r"|\[\S+:\d+\] pmix_ptl_base: send_msg: write failed"
     r"|\[warn\] Epoll MOD"
 )
-# mpirun sometimes fails to start if another job has just ended.
+# mpirun sometimes fails to start when another job has just ended.
 START_FAILURE = re.compile(r"listener thread failed to start")
-# The rank itself has explained why it exited.
+# No need to show this notice: the rank itself has explained why it exited.
 EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")
 DEATH = re.compile(
     r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL
@@ -30,11 +30,11 @@ DEATH = re.compile(
 
 
 class Death(NamedTuple):
-    """A rank that a signal ended, as mpirun reports it."""
+    """A rank that was ended by a signal, as mpirun reports it."""
 
     rank: str
     host: str
-    signal: str  # its number
+    signal: str  # the signal's number
 
 
 class Output:
@@ -45,16 +45,16 @@ class Output:
         self.command_succeeded = False  # on at least one rank
         self.mpirun_failed = False  # before it started any rank
         self.deaths: list[Death] = []
-        # Blank lines to drop: they belong to remarks, or to markers whose newline comes later,
-        # because several ranks write at once.
+        # The number of blank lines to drop. They belong to remarks, or to markers whose newline
+        # arrives later because several ranks write at the same time.
         self._num_blank = 0
 
     def lines(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """Yield the lines that the user should see, and note the events among the others."""
+        """Yield the lines that the user should see, and record the events in the other lines."""
         return self._drop_remarks(self._split(chunks))
 
     def _split(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """Take the markers out of the stream wherever they are, and split the rest into lines."""
+        """Remove all markers from the stream, and split the rest into lines."""
         rest = b""
         for chunk in chunks:
             self.mpi_started = self.mpi_started or MPI_STARTED in chunk
@@ -67,7 +67,7 @@ class Output:
             yield rest.decode(errors="replace")
 
     def _drop_marker(self, match: re.Match[bytes]) -> bytes:
-        """Drop a marker with its newline; if the newline comes later, drop that blank line."""
+        """Drop a marker and its newline. If the newline arrives later, drop that blank line."""
         self._num_blank += not match[1]
         return b""
 

@@ -1,7 +1,7 @@
 """Run a remuda command on one rank: ``python -m mpi4py -m remuda.cluster.rank train ...``.
 
-MPI is started before anything that takes long to load, because only MPI notices that a rank has
-died. If a rank dies even earlier, the others hang while MPI starts, until a time limit ends them.
+MPI is started before any slow import, because only MPI notices that a rank has died. If a rank dies
+even earlier, the others hang while MPI starts, until a time limit ends them.
 
 The rank tells the launcher (remuda.cluster.markers) that MPI has started, and that its command has
 succeeded.
@@ -20,7 +20,7 @@ START_TIMEOUT = 120  # seconds that a rank waits for the others while MPI starts
 
 
 def start_mpi() -> None:
-    """Start MPI; if it cannot be loaded, the command itself reports that later."""
+    """Start MPI. If it cannot be loaded, the command reports the error later."""
     with Path(os.devnull).open("w") as devnull:
         faulthandler.dump_traceback_later(START_TIMEOUT, exit=True, file=devnull)
         with contextlib.suppress(ImportError, RuntimeError):
@@ -38,7 +38,7 @@ def run_command() -> int | str | None:
 
 
 def write_marker(marker: bytes) -> None:
-    """Write a marker to stderr at once, after any text that is still buffered."""
+    """Write a marker to stderr immediately, after any buffered text."""
     sys.stderr.flush()
     os.write(2, marker + b"\n")
 

@@ -1,4 +1,4 @@
-"""Keep track of all ranks by their heartbeats: which are on time, delayed, gone or lost."""
+"""Track from their heartbeats which ranks are on time, delayed, gone or lost."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ class RankStatus:
 
     process: Process
     machine: dict[str, Any]  # cores, memory, device
-    rank: int  # from the last heartbeat, as are members, state and round
+    rank: int  # rank, members, state and round come from the last heartbeat
     members: list[int] = field(default_factory=list)
     state: str = INACTIVE
     round: int = 0
     silent: float = 0.0  # seconds since the last heartbeat
     contact: str = ON_TIME
-    is_connected: bool = False  # if not, the network may be the reason for the silence
+    is_connected: bool = False  # if False, the network may be the cause of the silence
     remark: str = ""  # the last message to the user about this process
 
     @property
@@ -31,7 +31,7 @@ class RankStatus:
         return f"rank {self.rank} on {self.process.host} (process {self.process.pid})"
 
     def describe(self) -> dict[str, Any]:
-        """Return the entry of status.json."""
+        """Return this process's entry in status.json."""
         names = ("rank", "members", "state", "round", "contact", "remark")
         values = {name: getattr(self, name) for name in names}
         return {**self.process._asdict(), **values, "silent": round(self.silent, 1), **self.machine}
@@ -47,7 +47,7 @@ class Roster:
         self.timeout, self.limit, self.tell = timeout, limit, tell
 
     def receive(self, heartbeat: dict[str, Any]) -> RankStatus | None:
-        """Record a heartbeat and return its sender; ignore an invalid one and return None."""
+        """Record a heartbeat and return its sender. Return None for an invalid heartbeat."""
         try:
             sender = self.ranks.get(Process(*heartbeat["process"]))
             rank, t, state = int(heartbeat["rank"]), int(heartbeat["round"]), heartbeat["state"]
@@ -69,7 +69,7 @@ class Roster:
             status.contact = GONE
 
     def advance(self, seconds: float) -> list[RankStatus]:
-        """Advance the clock; return the ranks that now count as lost and must be killed."""
+        """Advance the clock. Return the ranks that now count as lost and must be killed."""
         lost = []
         for status in self.ranks.values():
             if status.state == FINISHED:

@@ -3,8 +3,8 @@
     repeats = repeat(recipe("standalone-digits"), "runs/seeds", num_seeds=3)
     expected = measure(recipe("cellular-digits"))
 
-No function prints anything unless you give it a console; pass ``notify=print`` or a ``Progress`` to
-follow a long one.
+The functions print nothing unless you pass a console. To follow a long study, pass ``notify=print``
+or a ``Progress``.
 """
 
 from typing import TYPE_CHECKING

@@ -13,7 +13,7 @@ from remuda.system.text import Notify, count, duration, ignore
 from remuda.training.assemble import assemble, pytorch_settings
 from remuda.training.herd import Herd
 
-REPEATS = 3  # timed stretches; the median counts. One more comes first, to compile
+REPEATS = 3  # timed stretches, of which the median counts, after one to compile
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Expectation:
     """The cost of a run, extrapolated from a few of its steps."""
 
     device: str
-    first: float  # seconds of the first stretch, including compilation
+    first: float  # seconds of the first stretch of steps, including compilation
     step: float  # seconds of one generator update of every member
     num_steps: int  # generator updates per round
     rounds: int
@@ -60,9 +60,10 @@ def _measure(whole: Herd, config: RunConfig, num_steps: int) -> Expectation:
 
 
 def shorten(herd: Herd, num_steps: int) -> Herd:
-    """Return the herd with rounds of ``num_steps`` generator updates, or just above.
+    """Return the herd with rounds of about ``num_steps`` generator updates.
 
-    A strategy with a fixed pattern of updates completes it. Rounds never become longer.
+    If a strategy repeats a fixed pattern of updates, the round completes the last pattern. Rounds
+    never become longer than those of the given herd.
     """
     num_batches = herd.strategy.batches_for(min(num_steps, herd.num_steps))
     return replace(herd, num_batches=min(num_batches, herd.num_batches))

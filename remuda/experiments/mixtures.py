@@ -1,6 +1,6 @@
 """Show and score the mixtures of a cellular run, and evolve their weights further.
 
-All functions read the whole state in one process, whichever engine trained it.
+All functions read the whole state in one process, regardless of the engine that trained it.
 """
 
 from dataclasses import replace
@@ -24,12 +24,12 @@ from remuda.training.herd import Herd
 
 
 def mixtures(model: Model) -> list[Mixture]:
-    """Return the mixture of every cell, in the order of their numbers."""
+    """Return the mixture of every cell, ordered by cell number."""
     return model.strategy.mixtures(model.state)
 
 
 def only(model: Model, cell: int) -> Model:
-    """Return the model that samples from the mixture of this cell."""
+    """Return a model that samples only from this cell's mixture."""
     return replace(model, state=model.strategy.choose_mixture(model.state, cell))
 
 
@@ -41,9 +41,9 @@ def score(
     seed: int = 0,
     notify: Notify = ignore,
 ) -> dict[int, list[Value]]:
-    """Return the FID of every living cell's mixture; for points, their modes.
+    """Return the FID of each living cell's mixture or, for point data, its number of modes.
 
-    The protocol is the run's own, except for the number of samples.
+    The scores are computed with the run's own protocol, except for the number of samples.
     """
     config = _config(Record.open(run), data)
     kinds = "modes" if model.facts.is_points else "fid"
@@ -65,10 +65,10 @@ def optimise(
     data: str | None = None,
     notify: Notify = ignore,
 ) -> tuple[list[float], Model]:
-    """Take steps of the (1+1)-ES for the weights of all mixtures, and update the checkpoint.
+    """Evolve the weights of all mixtures with the (1+1)-ES, and update the checkpoint.
 
-    All steps use the same new samples. Return the distance of every mixture on these samples before
-    the first step, and the model after the last one. No distance of the model is larger.
+    All steps use the same new samples. Return every mixture's distance on these samples before the
+    first step, and the model after the last step. The distances never increase.
     """
     if steps < 1:
         raise UserError(f"the number of steps must be at least 1, not {steps}")
@@ -85,7 +85,7 @@ def optimise(
 
 
 def evolve(herd: Herd, model: Model, steps: int) -> tuple[list[float], Any]:
-    """Take the steps of ``optimise`` in memory; return the distances before and the state after."""
+    """Evolve the weights in memory; return the distances before and the state after."""
     start = model.round * herd.num_batches
 
     def draw_real(count: int) -> Batch:

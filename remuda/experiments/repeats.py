@@ -1,4 +1,4 @@
-"""Train the same settings with several seeds, so that a score has a spread."""
+"""Train the same settings with several seeds, to measure the spread of the scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class Repeats:
     failed: dict[Path, str] = field(default_factory=dict)
 
     def refuse_failures(self) -> None:
-        """Raise if a seed failed: a mean over the seeds that finished would be too good."""
+        """Raise if a seed failed, because a mean over only the finished seeds would be too good."""
         if self.failed:
             reasons = "; ".join(f"{folder}: {reason}" for folder, reason in self.failed.items())
             number, total = len(self.failed), len(self.finished) + len(self.failed)
@@ -42,9 +42,10 @@ def repeat(
     """Train with seeds first_seed, first_seed + 1, ... into OUT/seed-000, OUT/seed-001, ...
 
     Finished runs are kept and interrupted runs are resumed. If a run diverges, its error is
-    recorded and the next seed starts. Before each seed ``torch.compiler.reset`` drops everything
-    that this process has compiled: PyTorch compiles a function for at most eight different
-    callers, and each seed needs its own.
+    recorded and the next seed starts.
+
+    Before each seed, ``torch.compiler.reset`` drops all functions that this process has compiled.
+    PyTorch compiles a function for at most eight different callers, and each seed is a new one.
     """
     if num_seeds < 1 or first_seed < 0:
         raise UserError(
@@ -57,7 +58,7 @@ def repeat(
             "train with --seed for each seed"
         )
     plan = _plan(config, Path(out), range(first_seed, first_seed + num_seeds))
-    for folder, wanted in plan.items():  # check all before hours of training
+    for folder, wanted in plan.items():  # check all folders before hours of training
         _refuse_another_run(folder, wanted)
     repeats = Repeats()
     for folder, wanted in plan.items():
@@ -70,7 +71,7 @@ def repeat(
             ) from None
         except UserError as error:
             if not _is_run(folder):
-                raise  # the run could not start, and no other seed would change that
+                raise  # the run could not start, and other seeds would fail in the same way
             repeats.failed[folder] = str(error)
             progress().note(f"{folder}: {error}")
     return repeats
@@ -92,17 +93,17 @@ def _train(folder: Path, config: RunConfig, progress: Progress) -> None:
     elif _reached(folder) == config.run.rounds and not _lacks_scores(folder, config):
         progress.note(f"{folder} is finished")
     else:
-        # Settings that do not affect training may have changed: those of scores and of engines.
+        # Settings that do not affect training, of the scores and the engine, may have changed.
         resume(folder, progress=progress, config=config)
 
 
 def _lacks_scores(folder: Path, config: RunConfig) -> bool:
-    """Return whether an interruption cut off the scores of the last round."""
+    """Return whether the scores of the last round are missing because of an interruption."""
     return config.scores.every > 0 and not Reader.open(folder).has_scores(config.run.rounds)
 
 
 def _refuse_another_run(folder: Path, config: RunConfig) -> None:
-    """Raise if the folder holds a run with other settings, or one that has more rounds."""
+    """Raise if the folder contains a run with different settings or with more rounds."""
     if not _is_run(folder):
         return
     found = Record.open(folder).config

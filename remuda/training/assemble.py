@@ -1,4 +1,4 @@
-"""Put data, networks, strategy and engine together, as a configuration describes them."""
+"""Assemble the data, networks, strategy and engine that a configuration describes."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -28,7 +28,7 @@ from remuda.training.shares import data_rank, divide, gather_facts
 def assemble(
     config: RunConfig, communicator: Communicator | None = None, notify: Notify = ignore
 ) -> Herd:
-    """Return this process's part of a run; the communicator must have been entered."""
+    """Return this process's part of a run. Enter the communicator first."""
     if communicator is None:
         communicator = SingleProcess()
         if ENGINES[config.engine.name].spans_processes:
@@ -90,8 +90,8 @@ def pytorch_settings(
 ) -> AbstractContextManager[None]:
     """Set PyTorch's threads and determinism while a run trains, then restore them.
 
-    Without ``engine.threads`` PyTorch's own choice applies (physical cores, OMP_NUM_THREADS, or the
-    caller's setting), limited to the cores that this process may use.
+    If ``engine.threads`` is 0, PyTorch chooses the number of threads: the physical cores,
+    OMP_NUM_THREADS or the caller's setting, but at most the cores that this process may use.
     """
     num_sharing = 1 if communicator is None else communicator.num_sharing
     granted = max(1, usable_cores() // num_sharing)
@@ -106,7 +106,7 @@ def _feature_extractor(
     communicator: Communicator,
     notify: Notify,
 ) -> FeatureExtractor:
-    """Return the feature extractor of the scores."""
+    """Return the feature extractor that the scores also use."""
     if dataset.images.is_floating_point():
         raise UserError(
             f"{dataset.name} has points, which have no feature extractor: leave "
@@ -120,7 +120,7 @@ def _feature_extractor(
 
 
 def _device(config: EngineConfig, communicator: Communicator) -> torch.device:
-    """Return the device of this process; the ranks on a host take its GPUs in turn."""
+    """Return the device of this process. Ranks on the same host use its GPUs in turn."""
     device = find_device(config.device)
     if device.type == "cuda" and device.index is None and communicator.num_ranks > 1:
         device = torch.device("cuda", communicator.local_rank % torch.cuda.device_count())

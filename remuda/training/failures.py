@@ -1,4 +1,4 @@
-"""Handle lost ranks: decide what becomes of their members, and bring the other ranks together."""
+"""Handle lost ranks: decide what to do with their members, and synchronise the other ranks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from remuda.training.state import Action, Phase, Session, Training
 
 
 def choose_action(config: RunConfig, communicator: Communicator) -> Action:
-    """Return what this job does about lost ranks."""
+    """Return what this job does when it loses ranks."""
     if communicator.num_ranks == 1 and not communicator.lost:
         return "stop"
     return suitable_action(config)
@@ -43,7 +43,7 @@ def suitable_action(config: RunConfig) -> Action:
 def hosted_ids(
     config: RunConfig, num_members: int, all_ranks: Sequence[int], ranks: Sequence[int]
 ) -> list[int]:
-    """Return the ids of the members that some of the ranks host."""
+    """Return the ids of the members that these ``ranks`` host."""
     ids = config.run.member_ids(num_members)
     parts = zip(all_ranks, spans(num_members, len(all_ranks)), strict=True)
     return [ids[member] for rank, span in parts if rank in ranks for member in span]
@@ -57,14 +57,14 @@ def without(config: RunConfig, num_members: int, lost: Sequence[int]) -> RunConf
 
 
 def with_data_ranks(config: RunConfig, ranks: Sequence[int]) -> RunConfig:
-    """Return a configuration that names the ranks with data, if each rank has its own."""
+    """Return a configuration that lists the ranks, if each rank has its own data."""
     if not config.data.is_per_rank:
         return config
     return replace(config, data=replace(config.data, ranks=tuple(ranks)))
 
 
 def data_ranks(config: RunConfig) -> list[int]:
-    """Return the ranks whose own data are in use.
+    """Return the ranks whose own data the run still uses.
 
     These are the ranks with which the run started, except those that lost all their members.
     """
@@ -79,7 +79,7 @@ def data_ranks(config: RunConfig) -> list[int]:
 
 
 def names(ranks: Sequence[LostRank]) -> str:
-    """Name lost ranks: "rank 1 on node7 and rank 2 on node8 were lost"."""
+    """Return a clause such as "rank 1 on node7 and rank 2 on node8 were lost"."""
     each = [f"rank {lost.rank} on {lost.host}" for lost in ranks]
     return listed(each) + (" was lost" if len(each) == 1 else " were lost")
 
@@ -97,7 +97,7 @@ def fate(members: Sequence[int], action: Action) -> str:
 
 
 def last_words(training: Training, done: str) -> str:
-    """Finish the record; return a sentence that tells how to resume the run."""
+    """Finish the record, and return a message that tells the user how to resume the run."""
     if training.record is None or training.recorder is None:
         return f"{done} before the run had a record: start it again"
     training.recorder.end()
@@ -110,8 +110,8 @@ def last_words(training: Training, done: str) -> str:
 def meet(session: Session, training: Training) -> Training:
     """Bring all ranks to the same round.
 
-    A round that is recorded, or that any rank has agreed to, was computed by all ranks. If one
-    rank has no state, all ranks start again.
+    If a round is recorded, or any rank has agreed on it, all ranks have computed it. If a rank has
+    no state, all ranks start again.
     """
     reached, heartbeat = training.reached, training.heartbeat
     last = -1
@@ -135,7 +135,7 @@ def meet(session: Session, training: Training) -> Training:
 
 
 def note(session: Session, training: Training) -> Training:
-    """Record lost ranks and decide what becomes of their members."""
+    """Record lost ranks and decide what to do with their members."""
     communicator, action = session.communicator, session.action
     event = names(communicator.lost)
     if 0 not in communicator.original_ranks:
@@ -155,7 +155,7 @@ def note(session: Session, training: Training) -> Training:
 
 
 def note_lost_ranks(session: Session, training: Training) -> int:
-    """Record lost ranks and tell the user; return how many are in the record."""
+    """Record lost ranks and tell the user. Return how many lost ranks are in the record."""
     news = session.communicator.lost[training.num_noted :]
     recorder = training.recorder
     if training.record is None or recorder is None or not news:
@@ -171,7 +171,7 @@ def note_lost_ranks(session: Session, training: Training) -> int:
 
 
 def next_phase(session: Session, training: Training) -> Phase:
-    """Return the phase that follows a whole round."""
+    """Return the phase that follows a completed round."""
     if session.communicator.is_stopping:
         return Phase.STOP
     if training.reached is None:
@@ -193,7 +193,7 @@ def _remainder(session: Session, training: Training, event: str) -> RunConfig:
     remaining = session.communicator.original_ranks
     gone = _hosted_ids(training, [rank for rank in all_ranks if rank not in remaining])
     config = without(training.whole, num_members, gone)
-    if config.engine.ranks:  # a resume starts as many ranks as remain
+    if config.engine.ranks:  # a resumed run starts as many ranks as remain
         engine = replace(config.engine, ranks=session.communicator.num_ranks)
         config = replace(config, engine=engine)
     try:

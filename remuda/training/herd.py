@@ -1,4 +1,4 @@
-"""A configuration that is ready to train: data, strategy and engine together."""
+"""A run that is ready to train: its data, strategy and engine."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +25,12 @@ class Herd:
     communicator: Communicator
     batches: Batches
     facts: DataFacts
-    num_batches: int  # of real data, per member and round
-    member_ids: list[int]  # by position in the population; they do not change when ranks fail
+    num_batches: int  # batches of real data per member and round
+    member_ids: list[int]  # by position in the population; ids do not change when ranks fail
 
     @property
     def num_steps(self) -> int:
-        """The number of generator updates of every member in a round."""
+        """The number of generator updates per member and round."""
         return self.strategy.steps_in(self.num_batches)
 
     @property
@@ -40,12 +40,12 @@ class Herd:
 
     @property
     def hosted_ids(self) -> list[int]:
-        """The ids of the members of this process."""
+        """The ids of the members that this process hosts."""
         return [self.member_ids[member] for member in self.engine.members]
 
     @property
     def images_per_round(self) -> int:
-        """The number of real images that all members together see in a round."""
+        """The number of real images per round, summed over all members."""
         return self.engine.size * self.num_batches * self.strategy.batch_size
 
     def start(self) -> Any:
@@ -75,29 +75,29 @@ class Herd:
         return self.strategy.resize(whole, self.engine.size)
 
     def collect(self, state: Any) -> Any:
-        """Return the state of all members at rank 0; the other ranks must not use the result."""
+        """Return the state of all members on rank 0. Other ranks must not use the result."""
         rows = self._unmetered.gather(lambda _, rows: rows, (), self.strategy.rows(state))
         return self.strategy.with_rows(state, rows)
 
     def round(self, state: Any, t: int) -> tuple[Any, dict[str, list[float]]]:
-        """Run round t; return the new state and, at rank 0, the metrics of all members."""
+        """Run round t. Return the new state and, on rank 0, the metrics of all members."""
         state, metrics = self.step(state, t)
         return state, self.report(metrics)
 
     def step(self, state: Any, t: int) -> tuple[Any, dict[str, Tensor]]:
-        """Run round t; return the new state and the metrics of the members hosted here."""
+        """Run round t. Return the new state and the metrics of this process's members."""
         self.engine.reset()
         real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
         return self.strategy.round(self.context, self.engine, state, real, t)
 
     def report(self, metrics: dict[str, Tensor]) -> dict[str, list[float]]:
-        """Return the metrics of all members at rank 0, and nothing at the other ranks."""
+        """Return the metrics of all members on rank 0, and an empty dict on other ranks."""
         everyone = self._unmetered.gather(lambda _, rows: rows, (), metrics) or {}
         return {name: values.tolist() for name, values in everyone.items()}
 
     @property
     def _unmetered(self) -> Engine:
-        """The engine without the meter, because bookkeeping is not the algorithm's traffic."""
+        """The engine without the meter, for bookkeeping that is not traffic of the algorithm."""
         return self.engine.engine
 
     def traffic(self) -> dict[str, int]:
@@ -106,9 +106,12 @@ class Herd:
         return {f"{verb} {direction}": number for (verb, direction), number in sent if number}
 
     def routines(self) -> dict[str, float]:
-        """Return the seconds of the last round's routines; empty if the strategy names none."""
+        """Return the seconds that each routine took in the last round.
+
+        The dict is empty if the strategy does not name any routines.
+        """
         return {name: round(seconds, 4) for name, seconds in self.engine.seconds.items()}
 
     def model(self, state: Any, t: int) -> Model:
-        """Return the model after round t; the state holds all members."""
+        """Return the model after round t. ``state`` must contain all members."""
         return Model(self.strategy, self.context, state, self.facts, self.num_labels, t)

@@ -1,7 +1,7 @@
-"""The training loop, which is the same on every rank.
+"""Run the training loop, which is the same on every rank.
 
-Rounds are pure functions of the state, so a round that a failure interrupts runs again from the
-state with which it started. Every phase takes a ``Training`` value and returns a new one; a phase
+Rounds are pure functions of the state. If a failure interrupts a round, the round runs again from
+the same state. Every phase takes a ``Training`` value and returns a new one; a phase
 that fails leaves the old value unchanged.
 """
 
@@ -29,7 +29,7 @@ def train(
     *,
     is_new: bool,
 ) -> Path:
-    """Train or resume a run; return its folder. The communicator must have been entered."""
+    """Train or resume a run, and return its folder. Enter the communicator first."""
     action = failures.choose_action(config, communicator)
     session = Session(communicator=communicator, progress=progress, is_new=is_new, action=action)
     # Ranks may have failed before they could join.
@@ -48,7 +48,7 @@ def train(
 
 
 def advance(session: Session, training: Training) -> Training:
-    """Run the next phase, or react to the event that interrupts it."""
+    """Run the next phase. If an interruption or a failure stops it, choose the phase to follow."""
     try:
         return PHASES[training.phase](session, training)
     except KeyboardInterrupt:
@@ -124,7 +124,10 @@ def restore(session: Session, training: Training) -> Training:
 
 
 def watch(session: Session, training: Training) -> Training:
-    """Start the heartbeat. A run that is refused before this phase has not changed its record."""
+    """Start the heartbeat.
+
+    If an earlier phase rejects the run, its record is unchanged.
+    """
     herd, heartbeat = training.herd, training.heartbeat
     assert herd is not None and training.recorder is not None
     if heartbeat is None:
@@ -147,7 +150,8 @@ def begin(session: Session, training: Training) -> Training:
     training.recorder.begin(position.round)
     num_noted = failures.note_lost_ranks(session, training)
     start = Start(herd.engine.size, session.communicator.original_ranks, len(herd.facts.classes))
-    # An earlier process may have ended before it drew the samples and scores that were due.
+    # The phase KEEP comes first, because an earlier process may have ended before it drew the
+    # samples and computed the scores that were due.
     return replace(
         training,
         phase=Phase.KEEP,
@@ -174,7 +178,7 @@ def compute(session: Session, training: Training) -> Training:
 
 
 def record_round(session: Session, training: Training) -> Training:
-    """Record the round. No rank continues before that is done."""
+    """Record the round. No rank continues before the round is recorded."""
     herd, ahead, result = training.herd, training.ahead, training.result
     assert herd is not None and ahead is not None and result is not None
     assert training.recorder is not None
@@ -187,7 +191,7 @@ def record_round(session: Session, training: Training) -> Training:
 
 
 def keep(session: Session, training: Training) -> Training:
-    """Draw samples, score and save after a round, if due."""
+    """Draw samples, compute scores and save a checkpoint after a round, if they are due."""
     herd, reached, recorder = training.herd, training.reached, training.recorder
     assert herd is not None and reached is not None and recorder is not None
     t, config = reached.round, training.config
@@ -212,7 +216,7 @@ def finish(session: Session, training: Training) -> Training:
 
 
 def stop(session: Session, training: Training) -> Training:
-    """Save the last whole round and end, because the user stops the run."""
+    """Save the last completed round and end, because the user stopped the run."""
     done = "stopped"
     if training.reached is not None:
         assert training.herd is not None and training.recorder is not None

@@ -1,4 +1,4 @@
-"""Listeners that follow a run: the interface, TensorBoard's event files, several listeners.
+"""Follow a run: the listener interface, TensorBoard event files, and several listeners at once.
 
 The command line's progress bar is in ``remuda.cli.progress``.
 """
@@ -10,19 +10,23 @@ from remuda.errors import UserError
 
 
 class Progress:
-    """Listen to a run. This class ignores everything; override the methods that you need.
+    """Listen to a run. This class ignores all events; override the methods that you need.
 
-    A run enters the listener as a context, calls ``start`` once and ``round`` after every round.
+    A run enters the listener as a context, calls ``start`` once, and calls ``round`` after every
+    round.
     """
 
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
-        """Receive the folder, the last round to train, the last trained round, and the size."""
+        """Receive the run folder and the state of the run at the start.
+
+        ``rounds`` is the last round to train, and ``reached`` is the last trained round.
+        """
 
     def round(self, line: dict[str, Any]) -> None:
-        """Receive the line that a round adds to rounds.jsonl."""
+        """Receive the line of rounds.jsonl for a completed round."""
 
     def note(self, text: str) -> None:
-        """Receive a sentence for the user, at any time and from any thread."""
+        """Receive a message for the user. It can come at any time and from any thread."""
 
     def __enter__(self) -> Self:
         return self
@@ -31,7 +35,7 @@ class Progress:
 
 
 class EventFiles(Progress):
-    """Write TensorBoard's event files: every metric of every member, and images per second."""
+    """Write every metric of every member, and the images per second, to TensorBoard event files."""
 
     def __init__(self, folder: Path):
         try:
@@ -61,7 +65,7 @@ class EventFiles(Progress):
 
 
 class Several(Progress):
-    """Pass everything on to several listeners."""
+    """Forward all events to several listeners."""
 
     def __init__(self, *listeners: Progress):
         self.listeners = listeners

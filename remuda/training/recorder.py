@@ -1,4 +1,4 @@
-"""Record a run and show its progress. Only rank 0 does this."""
+"""Record a run and report its progress. Only rank 0 does this."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from remuda.training.progress import EventFiles, Progress, Several
 
 
 class NoRecorder:
-    """The recorder of the other ranks: it writes nothing and finds nothing."""
+    """The recorder of every rank except rank 0. It writes nothing and finds no checkpoint."""
 
     written: int = 0  # the last round that this process has recorded
 
@@ -36,22 +36,25 @@ class NoRecorder:
         """Announce that training continues after this round."""
 
     def fail(self, ranks: Sequence[LostRank], members: Sequence[int], t: int, action: str) -> None:
-        """Record that ranks were lost after round t, with the members that have these ids."""
+        """Record that these ranks, which hosted these member ids, were lost after round t."""
 
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         """Record the metrics of all members in round t."""
 
     def show(self, t: int, state: Any) -> None:
-        """Draw and score what is due after round t and missing; the state holds all members."""
+        """Draw the samples and compute the scores that are due after round t but missing.
+
+        ``state`` must contain all members.
+        """
 
     def save(self, t: int, state: Any) -> None:
-        """Save the state after round t; it holds all members."""
+        """Save the state after round t. ``state`` must contain all members."""
 
     def end(self) -> None:
         """Write the report page at the end of the run."""
 
     def note(self, text: str) -> None:
-        """Tell the user something, from any thread."""
+        """Show the user a message. Any thread may call this."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +71,7 @@ class Recorder(NoRecorder):
             progress = Several(progress, EventFiles(record.folder / "tensorboard"))
         self.record, self.config, self.herd, self.progress = record, config, herd, progress
         self.evaluator = None
-        self.images = 0  # real images that all members have seen
+        self.images = 0  # real images that the members have used so far
         self.has_begun = False
         self._resources = ExitStack()
 
@@ -107,7 +110,7 @@ class Recorder(NoRecorder):
     def begin(self, reached: int) -> None:
         self.record.forget_rounds_after(reached)
         engine, num_ranks = self.herd.engine, self.herd.communicator.num_ranks
-        if not self.has_begun:  # a refusal must come before anything is written
+        if not self.has_begun:  # may raise, so it comes before anything is written
             config = replace(self.config, data=self.config.data.at_root())
             self.evaluator = make_evaluator(
                 config, engine.device, self.progress.note, self.herd.num_labels
@@ -184,7 +187,7 @@ class Recorder(NoRecorder):
         self.record.save(t, state, self.config.run.keep_checkpoints, self.herd.member_ids)
 
     def end(self) -> None:
-        self.has_begun = True  # the user is told about the folder, so it stays
+        self.has_begun = True  # a message has named the folder, so keep it
         report.write(self.record.folder)
 
     def note(self, text: str) -> None:
@@ -192,7 +195,7 @@ class Recorder(NoRecorder):
 
 
 def is_due(t: int, every: int, last: int) -> bool:
-    """Return whether t is a multiple of ``every`` or the last round; 0 means never."""
+    """Return whether t is a multiple of ``every`` or the last round. ``every=0`` means never."""
     return every > 0 and (t == last or t % every == 0)
 
 

@@ -1,4 +1,4 @@
-"""Start a run, or resume one, with or without changes."""
+"""Start a run, or resume a run with or without changes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,11 @@ __all__ = ["Interrupted", "resume", "run"]
 
 
 def run(config: RunConfig, out: str | Path | None = None, progress: Progress | None = None) -> Path:
-    """Train a configuration from the start; return the folder of its record.
+    """Train a configuration from the start, and return the run folder.
 
-    The folder is ``out``, or the next free ``runs/run-NNN``. The call prints nothing; pass a
-    ``Progress`` to follow it. While it runs, PyTorch uses the threads and the determinism of
-    ``config.engine``; afterwards its earlier settings are restored.
+    The folder is ``out``, or the next free ``runs/run-NNN``. The function prints nothing; pass a
+    ``Progress`` to follow the run. During training, PyTorch uses the number of threads and the
+    determinism of ``config.engine``. Its earlier settings are restored afterwards.
     """
     config = replace(config, data=config.data.with_full_paths())  # a resume may start elsewhere
     with launch.join(config.engine) as communicator:
@@ -38,11 +38,11 @@ def resume(
     ranks: int | None = None,
     config: RunConfig | None = None,
 ) -> Path:
-    """Resume a run from its newest intact checkpoint; return its folder.
+    """Resume a run from its newest intact checkpoint, and return its folder.
 
-    It trains to the last round of its configuration, or to ``rounds``. The number of members, the
-    device, the engine and the number of ranks may change. ``config`` replaces the configuration of
-    the record.
+    The run trains until round ``rounds``, or until the last round of its configuration. You can
+    change the number of members, the device, the engine and the number of ranks. ``config``
+    replaces the recorded configuration.
     """
     record = Record.open(folder)
     config = changed(config or record.config, rounds, device, members, engine, ranks)
@@ -58,7 +58,7 @@ def changed(
     engine: str | None,
     ranks: int | None,
 ) -> RunConfig:
-    """Return the configuration of a resumed run; None leaves a setting as it was."""
+    """Return the configuration of a resumed run. None leaves a setting unchanged."""
     if ranks is None:
         ranks = _num_ranks(engine or config.engine.name)
     run: dict[str, Any] = {"rounds": rounds, "members": members}
@@ -73,7 +73,10 @@ def changed(
 
 
 def _num_ranks(engine: str) -> int | None:
-    """Return the number of ranks that a launcher started; None means as many as before."""
+    """Return the number of ranks that a launcher started, or None to keep the recorded number.
+
+    The number is 0 for an engine that runs in one process.
+    """
     if engine in ENGINES and not ENGINES[engine].spans_processes:
         return 0
     started = launch.rank_from_environment().num_ranks

@@ -18,7 +18,7 @@ from remuda.training.failures import data_ranks
 def data_rank(config: RunConfig, communicator: Communicator) -> int:
     """Return the rank whose data this process uses.
 
-    If every rank has its own data, members keep the data that they started with.
+    If every rank has its own data, members keep the data with which they started.
     """
     ranks = data_ranks(config) or communicator.original_ranks
     if len(ranks) != communicator.num_ranks:
@@ -33,7 +33,7 @@ def data_rank(config: RunConfig, communicator: Communicator) -> int:
 def divide(
     config: RunConfig, dataset: Dataset, spans: list[range], communicator: Communicator
 ) -> list[Tensor]:
-    """Return the indices of the images that each member trains on, by member id.
+    """Return, for each member id, the indices of the images that the member trains on.
 
     If every rank has its own data, the shares of members on other ranks are empty.
     """
@@ -58,7 +58,7 @@ def divide(
 
 
 def _kind(config: RunConfig) -> str:
-    """Return the kind of partition; raise a UserError if it does not suit the strategy."""
+    """Return the kind of partition. Raise a UserError if the strategy does not support it."""
     kind, suited = config.data.partition, config.strategy.partitions
     if kind == "auto":
         return suited[0]
@@ -85,7 +85,7 @@ def gather_facts(
     spans: list[range],
     communicator: Communicator,
 ) -> tuple[list[int], DataFacts]:
-    """Return the sizes of all members' shares, and the facts about the data of all ranks."""
+    """Return the size of every member's share, and a description of the data of all ranks."""
     ids = config.run.member_ids(spans[-1].stop)
     own = {
         "shape": list(dataset.shape),

@@ -1,4 +1,4 @@
-"""The state of a training run in one value: what has been done, and what comes next."""
+"""The state of a training run as one value: its progress, and the phase that comes next."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,22 +17,22 @@ from remuda.training.herd import Herd
 from remuda.training.progress import Progress
 from remuda.training.recorder import NoRecorder
 
-Action = Literal["drop", "move", "stop"]  # what becomes of the members of lost ranks
+Action = Literal["drop", "move", "stop"]  # what to do with the members of lost ranks
 
 
 class Phase(Enum):
-    """What a process does next. Each phase is one function of ``loop`` or ``failures``."""
+    """What a process does next. Each phase is one function in ``loop`` or ``failures``."""
 
     MEET = auto()  # after a failure or an interruption: agree on the last common round
-    NOTE = auto()  # record lost ranks, and decide what becomes of their members
+    NOTE = auto()  # record lost ranks, and decide what to do with their members
     SHRINK = auto()  # assemble the remaining members
-    STOP = auto()  # save and end, because the user stops the run
+    STOP = auto()  # save and end, because the user stopped the run
     ASSEMBLE = auto()  # put data, strategy and engine together
     OPEN = auto()  # create or open the record
-    RESTORE = auto()  # read the newest checkpoint, or make the first state
+    RESTORE = auto()  # read the newest checkpoint, or create the initial state
     WATCH = auto()  # start the heartbeat
     BEGIN = auto()  # announce the start
-    KEEP = auto()  # draw samples, score and save, if due
+    KEEP = auto()  # draw samples, compute scores and save a checkpoint, if due
     COMPUTE = auto()  # run one round
     RECORD = auto()  # record the round; every rank agrees that it is done
     FINISH = auto()  # wait for the other ranks
@@ -40,7 +40,7 @@ class Phase(Enum):
 
 
 class Position(NamedTuple):
-    """A whole round and the state after it."""
+    """A completed round and the state after it."""
 
     round: int
     state: Any
@@ -49,7 +49,7 @@ class Position(NamedTuple):
 class Result(NamedTuple):
     """The result of a round that is not recorded yet."""
 
-    metrics: dict[str, Tensor]  # of the members hosted here
+    metrics: dict[str, Tensor]  # of this process's members
     began: float  # the start of the round on time.perf_counter's clock
 
 
@@ -75,18 +75,18 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The state of one process's part in a run.
+    """The state of one process's part of a run.
 
-    After a failure some ranks may be ahead of others, and more ranks may fail before all have
-    met. So decisions depend only on facts that all remaining ranks have exchanged.
+    After a failure, some ranks may be ahead of others, and more ranks may fail before all ranks
+    have synchronised. Decisions therefore depend only on facts that all remaining ranks share.
     """
 
     phase: Phase
     folder: Path
-    whole: RunConfig  # with the members that were lost since the run last started
-    config: RunConfig  # without them
-    is_divided: bool = False  # the record says which rank has which data
-    has_failures: bool = False  # ranks were lost, and nothing is decided yet
+    whole: RunConfig  # including members lost since the run last started
+    config: RunConfig  # without these lost members
+    is_divided: bool = False  # the record lists the ranks whose data are used
+    has_failures: bool = False  # ranks were lost, and the action is not decided yet
     num_noted: int = 0  # lost ranks that are in the record
     record: Record | None = None
     recorder: NoRecorder | None = None

@@ -1,12 +1,12 @@
-"""Rewrite the golden files with the results that training gives now.
+"""Rewrite the golden files with the current results of training.
 
 python -m tests.golden                     # all cases, on stacked and on two ranks
 python -m tests.golden md-gan/carry        # only these cases
 python -m tests.golden fl-gan cellular     # only the cases of these strategies
 
-Run it in the repository's root, only when a commit changes results on purpose, and explain the
-change in the commit message. Without mpi4py or mpirun the results of two ranks stay as they are. On
-the machine that wrote the files, REMUDA_GOLDEN_EXACT=1 makes the tests compare to the bit.
+Run this in the repository's root, and only when a commit changes results on purpose. Explain the
+change in the commit message. Without mpi4py or mpirun, the results of two ranks are not updated. On
+the machine that wrote the files, set REMUDA_GOLDEN_EXACT=1 to require bit-identical results.
 """
 
 import sys
@@ -50,15 +50,15 @@ def _stacked(case: str, folder: Path) -> dict:
 
 
 def _on_ranks(cases: list[str], folder: Path) -> dict:
-    """Run cases on two ranks, all in one job."""
+    """Run all given cases on two ranks, in one job."""
     if not cases:
         return {}
     if not has_ranks():
-        print("mpi4py or mpirun is missing: the results of two ranks stay as they are")
+        print("mpi4py or mpirun is missing: the results of two ranks are not updated")
         return {}
     from tests.mpi.starting import on_ranks
 
-    print(f"{len(cases)} of them on two ranks", flush=True)
+    print(f"running {len(cases)} cases on two ranks", flush=True)
     result = on_ranks(2, "tests.golden.ranks", folder, *cases, timeout=600)
     if result.returncode:
         sys.exit(result.stderr)

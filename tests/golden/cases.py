@@ -1,6 +1,7 @@
-"""Tiny training runs, and the results that the golden files keep.
+"""Define tiny training runs, and read the results that the golden files store.
 
-The code uses only what stays when modules move: recipes, ``remuda.run``, and the files of a run.
+This module uses only recipes, ``remuda.run`` and the files of a run, which stay the same when
+modules move.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ import remuda
 
 HERE = Path(__file__).parent
 ROUNDS = 3
-LAYOUTS = ("loop", "vmap")  # of the engine "stacked"; they round differently
+LAYOUTS = ("loop", "vmap")  # layouts of the engine "stacked"; their rounding errors differ
 RANKS = "mpi-2"
 TINY = (
     f"run.rounds={ROUNDS}",
@@ -29,8 +30,8 @@ TINY = (
     "engine.threads=1",
 )
 
-# Convolutions learn slowly, because Adam takes full first steps even if a gradient is only a
-# rounding error.
+# Use small learning rates for convolutions: Adam's first step has full size even if the gradient is
+# only a rounding error.
 SLOW = ("strategy.generator_lr=1e-5", "strategy.discriminator_lr=1e-5")
 MLP = ("networks.name=mlp", "networks.latent=6", "networks.hidden=12")
 ACGAN_MLP = ("networks.name=acgan-mlp", "networks.latent=14", "networks.hidden=12")
@@ -49,8 +50,8 @@ DCGAN = (
 )
 WCGAN = ("networks.name=wcgan", "networks.latent=6", "networks.width=8", *SLOW)
 PLAIN = (*WCGAN, "networks.critic_width=4")
-# Images of 32 pixels: with smaller ones the last BatchNorm sees single pixels and removes the mean,
-# on which these losses depend.
+# Use images of 32 pixels. With smaller images the last BatchNorm sees single pixels and removes the
+# mean, on which these losses depend.
 LARGE = "data.size=32"
 CONDITIONAL = "networks.conditional=true"
 LABELLED = (*MLP, CONDITIONAL)
@@ -165,7 +166,7 @@ GROUPS = {
 
 
 def _case(strategy: str, words: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return a recipe and settings. The recipe may come first; the default suits the strategy."""
+    """Return a recipe and settings. If no recipe comes first, use the strategy's digits recipe."""
     recipe = f"{strategy}-digits" if "=" in words[0] else words[0]
     own = words if "=" in words[0] else words[1:]
     more: tuple[str, ...] = ()
@@ -179,12 +180,12 @@ CASES = {
     for strategy in GROUPS
     for name, words in GROUPS[strategy].items()  # in the order in which they run
 }
-# A standalone run has one member, so one rank.
+# A standalone run has only one member, so it cannot run on two ranks.
 ON_RANKS = [case for case in CASES if not case.startswith("standalone/")]
 
 
 def has_ranks() -> bool:
-    """Return whether mpi4py is installed, and mpirun is next to Python or on the path."""
+    """Return whether mpi4py is installed and mpirun is next to Python or on PATH."""
     next_to_python = Path(sys.executable).with_name("mpirun")
     has_mpirun = next_to_python.exists() or shutil.which("mpirun") is not None
     return has_mpirun and importlib.util.find_spec("mpi4py") is not None
@@ -197,13 +198,13 @@ def run_stacked(case: str, layout: str, folder: Path) -> dict:
 
 
 def run_on_ranks(case: str, folder: Path) -> None:
-    """Train a case as one rank of a job; a job may train several cases, one after the other."""
+    """Train a case as one rank of a job. A job may train several cases, one after the other."""
     recipe, settings = CASES[case]
     remuda.run(remuda.recipe(recipe, *settings, "engine.name=mpi"), folder)
 
 
 def summary(folder: Path) -> dict:
-    """Read the rounds and the last checkpoint of a run's folder."""
+    """Return a summary of the rounds and the last checkpoint in a run folder."""
     lines = (folder / "rounds.jsonl").read_text().splitlines()[:ROUNDS]
     return {"rounds": [_facts(json.loads(line)) for line in lines], **_state(folder)}
 
@@ -217,8 +218,8 @@ def _facts(line: dict) -> dict:
 def _state(folder: Path) -> dict:
     """Return a checksum of the last checkpoint, and the mean absolute values of its tensors.
 
-    The means are over all tensors whose names share the first two parts. The last part of a name
-    does not count, because a single bias may consist of rounding errors.
+    Each mean is over all tensors whose names start with the same two parts. The last part of a name
+    is ignored, because a single bias may consist only of rounding errors.
     """
     (path,) = sorted((folder / "checkpoints").rglob("*.safetensors"))[-1:]
     digest, sums, counts = hashlib.sha256(), {}, {}

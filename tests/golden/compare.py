@@ -6,13 +6,13 @@ import pytest
 
 from tests.golden.cases import golden
 
-LOSS = 1e-4  # relative and absolute; other processors round differently
+LOSS = 1e-4  # relative and absolute; rounding differs between processors
 STATE = 1e-3  # relative; Adam turns gradients that are mostly rounding errors into full steps
-EXACT = "REMUDA_GOLDEN_EXACT"  # 1: compare to the bit, on the machine that wrote the files
+EXACT = "REMUDA_GOLDEN_EXACT"  # 1: require identical bits, on the machine that wrote the files
 
 
 def assert_golden(case: str, engine: str, found: dict) -> None:
-    """Fail unless a summary equals the golden one."""
+    """Fail unless the summary equals the golden summary."""
     kept = golden(case.split("/")[0]).get(case, {}).get(engine)
     assert kept is not None, f"{case} has no golden results: run python -m tests.golden {case}"
     if os.environ.get(EXACT) == "1":

@@ -1,4 +1,4 @@
-"""Train cases one after the other on the ranks of a job.
+"""Train the given cases, one after the other, on the ranks of a job.
 
 python -m mpi4py -m tests.golden.ranks FOLDER CASE...
 """

@@ -1,4 +1,4 @@
-"""Training in one process gives the same results as before; for ranks see tests/mpi."""
+"""Check that training in one process gives the golden results; tests/mpi checks ranks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Check what training needs: print what is installed, what would fail, and how fast ranks are."""
+"""Check whether training would work here, and measure how fast ranks exchange messages."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,10 +10,10 @@ __all__ = ["examine", "trial"]
 
 
 def examine(num_ranks: int, tell: Callable[[str], None]) -> bool:
-    """Tell each finding as soon as it is known; return whether everything requested would work.
+    """Report each finding as soon as it is known; return whether everything requested would work.
 
-    Training on one device is always requested. Ranks are requested if their number is given, or if
-    a launcher or a batch job has several.
+    Training on one device is always requested. Ranks are requested if ``num_ranks`` is above 0, or
+    if a launcher or a batch job provides more than one.
     """
     device_works = _tell(machine.findings(), tell)
     ranks_work = _tell(ranks.findings(num_ranks), tell)

@@ -1,4 +1,4 @@
-"""The doctor's findings: one line for each thing that it checks."""
+"""The doctor's findings. Each check gives one line of output."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ OK, MISSING, FAILS = "ok", "missing", "would fail"
 
 @dataclass(frozen=True)
 class Finding:
-    """The state of one thing; if it is not ok, the text gives the consequence and the remedy."""
+    """The result of one check. If it is not ok, the text gives the consequence and the remedy."""
 
     state: Literal["ok", "missing", "would fail"]
     name: str
@@ -20,7 +20,7 @@ class Finding:
 
 
 def shortened(text: str, length: int = 300) -> str:
-    """Return a message in one line, without the rulers that MPI libraries print around it."""
+    """Return a message on one line, without the dashed lines that MPI libraries print around it."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -=*")]
     if any(line.startswith("Traceback") for line in lines):
         # The last line of a traceback names the error.

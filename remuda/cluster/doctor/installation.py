@@ -1,4 +1,4 @@
-"""Check what ranks need before any is started: the batch job, mpi4py, mpirun and srun."""
+"""Check the batch job, mpi4py, mpirun and srun before any rank is started."""
 
 import importlib.metadata
 import importlib.util
@@ -27,7 +27,7 @@ def job() -> Finding:
 
 
 def mpi4py() -> Finding:
-    """Report whether mpi4py is installed; only a rank can tell whether it works."""
+    """Report whether mpi4py is installed. Only a started rank can show whether it works."""
     try:
         if importlib.util.find_spec("mpi4py") is not None:
             return Finding(OK, "mpi4py", importlib.metadata.version("mpi4py"))
@@ -38,13 +38,13 @@ def mpi4py() -> Finding:
 
 
 def launcher() -> Finding:
-    """Report mpirun, its version, and the options that remuda passes."""
+    """Report the path and version of mpirun, and the options that remuda passes to it."""
     try:
         path = mpirun.find()
     except UserError as error:
         return Finding(MISSING, "launcher", str(error))
     try:
-        # The first line with a digit: MPICH prints a heading above it.
+        # Take the first line with a digit, because MPICH prints a heading above the version.
         line = re.search(r".*\d.*", _output([path, "--version"]))
         version = shortened(" ".join(line[0].split()), 60) if line else "unknown version"
         options = " ".join(mpirun.options(path, 2)) or "none"
@@ -55,7 +55,7 @@ def launcher() -> Finding:
 
 
 def srun(path: str) -> Finding:
-    """Report whether Slurm's srun can start the ranks of Open MPI."""
+    """Report whether Slurm's srun can start Open MPI ranks."""
     try:
         types = _output([path, "--mpi=list"])
     except (OSError, subprocess.SubprocessError) as error:

@@ -1,4 +1,4 @@
-"""Ask the MPI library what it can do, as it was started; import this module only on ranks."""
+"""Ask the running MPI library which features it has. Import this module only on ranks."""
 
 import ctypes
 from typing import Any, Literal
@@ -26,7 +26,10 @@ def abilities() -> dict[str, Any]:
 
 
 def ulfm() -> Literal["on", "off", "none"]:
-    """Return whether a run survives the loss of ranks; "off" if only the launcher prevents it."""
+    """Return whether a run survives the loss of ranks, with ULFM.
+
+    "off" means that the library supports ULFM, but the launcher did not turn it on.
+    """
     if survives_failures():
         return "on"
     return "off" if has_ulfm() else "none"
@@ -35,7 +38,7 @@ def ulfm() -> Literal["on", "off", "none"]:
 def is_cuda_aware() -> bool | None:
     """Return whether MPI can send from a GPU's memory, or None if the library does not report it.
 
-    The function is not part of the MPI standard, so mpi4py does not wrap it.
+    mpi4py does not wrap MPIX_Query_cuda_support, because it is not part of the MPI standard.
     """
     try:
         return bool(ctypes.CDLL(MPI.__file__).MPIX_Query_cuda_support())

@@ -1,4 +1,4 @@
-"""Check what one process needs: Python, PyTorch, a device, cores, memory and data."""
+"""Check what a single process needs: Python, PyTorch, a device, cores, memory and data."""
 
 import os
 import platform
@@ -17,11 +17,11 @@ from remuda.system.devices import CGROUP, usable_cores
 from remuda.system.memory import left_to_groups
 
 GIB = 2**30
-LOW_MEMORY = 2 * GIB  # with less, the papers' networks run out of memory
+LOW_MEMORY = 2 * GIB  # the papers' networks need at least this much
 
 
 def findings() -> Iterator[Finding]:
-    """Report what this machine has."""
+    """Report what this machine provides."""
     yield Finding(OK, "Python", f"{platform.python_version()}, {sys.executable}")
     built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
     yield Finding(OK, "PyTorch", f"{torch.__version__}, {built}")
@@ -96,7 +96,10 @@ def _memory(available: int | None) -> Finding:
 
 
 def usable_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int | None:
-    """Return the bytes that are free on this host and in its control group; None if unknown."""
+    """Return the bytes of memory that this process can still use; None if unknown.
+
+    Both the host and the process's control groups limit the amount.
+    """
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         available = 1024 * int(lines["MemAvailable"].split()[0])

@@ -1,8 +1,8 @@
-"""Measure on ranks: which hosts they run on, and how long messages take between them.
+"""Find out which hosts the ranks run on, and measure how long messages between them take.
 
-The doctor starts ``python -m remuda.cluster.doctor.probe TIME`` on ranks, in the same way as a run;
-TIME is the time of the start. Rank 0 prints the answer, or an error, as a line of JSON. The
-measured messages are those of the engine, including its way of waiting.
+The doctor starts ``python -m remuda.cluster.doctor.probe TIME`` on ranks, in the same way as a run.
+TIME is the time at which it starts them. Rank 0 prints the answer, or an error, as a line of JSON.
+Messages are sent and awaited in the same way as in training.
 """
 
 import json
@@ -26,12 +26,12 @@ from remuda.system.version import __version__
 
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
 NUM_SUMMED = 625_000  # float64 numbers, 5 MB
-NUM_SMALL, NUM_LARGE = 200, 10  # repetitions; the median counts
-TAG = 0  # of all messages
+NUM_SMALL, NUM_LARGE = 200, 10  # repetitions; the result is their median
+TAG = 0  # the MPI tag of all messages
 
 
 def measure(num_ranks: int = 0) -> dict[str, Any]:
-    """Join the ranks that a launcher has started, and measure; all of them must call this."""
+    """Join the ranks that a launcher has started, and measure. All ranks must call this."""
     with launch.join(EngineConfig(name="mpi", ranks=num_ranks)) as communicator:
         from remuda.cluster.doctor.library import abilities
 
@@ -66,7 +66,7 @@ def _own_facts(communicator: Communicator) -> dict[str, Any]:
 
 
 def partners(hosts: list[str]) -> dict[str, int]:
-    """Return the ranks that rank 0 measures with: the first on its host, the first elsewhere."""
+    """Return rank 0's partners: the first other rank on its host, and the first on another host."""
     found: dict[str, int] = {}
     for rank, host in enumerate(hosts):
         if rank:
@@ -75,7 +75,7 @@ def partners(hosts: list[str]) -> dict[str, int]:
 
 
 def _latency(communicator: Communicator, other: int) -> float:
-    """Return the seconds that a small message takes, one way."""
+    """Return the one-way time of a small message in seconds."""
     message, answer = torch.zeros(SMALL, dtype=torch.uint8), torch.empty(SMALL, dtype=torch.uint8)
 
     def back_and_forth() -> None:
@@ -91,7 +91,7 @@ def _latency(communicator: Communicator, other: int) -> float:
 
 
 def _exchange(communicator: Communicator, other: int) -> float:
-    """Return the seconds that two ranks take to send each other a large message at once."""
+    """Return the seconds that two ranks need to send each other a large message simultaneously."""
     outgoing = torch.zeros(LARGE, dtype=torch.uint8)
     incoming = torch.empty(LARGE, dtype=torch.uint8)
     partner = {0: other, other: 0}.get(communicator.rank)
@@ -103,7 +103,10 @@ def _exchange(communicator: Communicator, other: int) -> float:
 
 
 def _median(num_times: int, action: Callable[[], None]) -> float:
-    """Return the median seconds of an action, after one call that prepares connections."""
+    """Return the median duration of an action in seconds.
+
+    One call that is not timed comes first, to set up the connections.
+    """
     action()
     seconds = []
     for _ in range(num_times):
@@ -114,7 +117,7 @@ def _median(num_times: int, action: Callable[[], None]) -> float:
 
 
 def main() -> None:
-    """Measure, and print the answer or the error at rank 0."""
+    """Measure on all ranks, and print the answer or the error on rank 0."""
     rank, num_ranks = rank_from_environment()
     try:
         answer = measure(num_ranks)

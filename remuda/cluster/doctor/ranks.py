@@ -1,4 +1,4 @@
-"""Check what training on ranks needs: start ranks and let them exchange messages."""
+"""Check whether training on ranks would work: start some and let them exchange messages."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from remuda.errors import UserError
 
 
 def are_asked_for(num_ranks: int) -> bool:
-    """Return whether the user, a launcher or a batch job asks for ranks."""
+    """Return whether the user, a launcher or a batch job requests ranks."""
     if rank_from_environment().num_ranks > 1 or num_ranks > 0:
         return True
     return launch.num_to_start(EngineConfig(name="mpi")) > 0
@@ -22,7 +22,8 @@ def are_asked_for(num_ranks: int) -> bool:
 def findings(num_ranks: int) -> Iterator[Finding]:
     """Start ranks for a trial, or join those that a launcher has started.
 
-    With 0, start as many as the batch job has tasks, or else two.
+    If ``num_ranks`` is 0, start one rank for each task of the batch job, or two ranks without a
+    batch job.
     """
     number = launch.num_to_start(EngineConfig(name="mpi", ranks=num_ranks)) or num_ranks or 2
     yield installation.job()

@@ -1,4 +1,4 @@
-"""Report the answer of a trial: the MPI library, the hosts, and the speed of messages."""
+"""Report the results of a trial: the MPI library, the hosts, and the speed of messages."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from remuda.cluster.doctor.findings import FAILS, MISSING, OK, Finding
 
 
 def library(answer: dict[str, Any]) -> Iterator[Finding]:
-    """Report what the MPI library can do."""
+    """Report the features of the MPI library."""
     name = answer["library"]
     yield Finding(OK, "MPI", f"{name}, MPI {answer['standard']}")
     yield _threads(answer["threads"])
@@ -47,7 +47,7 @@ def _cuda_aware(answer: dict[str, Any]) -> Finding:
 
 
 def ranks(answer: dict[str, Any]) -> Iterator[Finding]:
-    """Report the ranks, their hosts, how they differ, and how fast their messages are."""
+    """Report the ranks and their hosts, any differences between them, and the message speed."""
     facts = answer["ranks"]
     started = " joined"
     if "startup" in answer:
@@ -82,14 +82,14 @@ def _host(host: str, ranks: dict[int, dict[str, Any]]) -> Finding:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Return ascending numbers in short form, such as ``0-3, 8``."""
+    """Return ascending numbers as ranges, such as ``0-3, 8``."""
     starts = [n for n in numbers if n - 1 not in numbers]
     ends = [n for n in numbers if n + 1 not in numbers]
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def _differences(facts: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Report the first rank that differs in what must be the same everywhere."""
+    """Report the first rank whose versions, or whose folder, differ from those of rank 0."""
     for number, rank in enumerate(facts):
         there, here = rank["versions"], facts[0]["versions"]
         if there != here:

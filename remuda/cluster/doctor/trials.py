@@ -1,4 +1,4 @@
-"""Start ranks for a trial, as a run starts them, and return what they measure."""
+"""Start ranks for a trial in the same way as a run does, and return their measurements."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from remuda.cluster.doctor.findings import shortened
 from remuda.errors import UserError
 from remuda.system.text import count
 
-# Seconds for ranks to start and measure; many ranks load PyTorch slowly from a shared folder.
+# Seconds for the ranks to start and measure. Loading PyTorch from a shared folder can be slow.
 TIMEOUT = 180.0
 
 
@@ -52,7 +52,7 @@ def trial(num_ranks: int) -> dict[str, Any]:
 
 
 def read_answer(output: str) -> dict[str, Any]:
-    """Return the line of JSON among other output; an empty dict if there is none."""
+    """Return the first JSON object in the output, or an empty dict if it contains none."""
     for line in output.splitlines():
         try:
             answer = json.loads(line)

@@ -1,4 +1,4 @@
-"""Measure how a recipe scales over ranks, and predict its scaling over more of them."""
+"""Measure how a recipe scales with the number of ranks, and predict how it scales further."""
 
 import platform
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ def scale(
 ) -> Scaling:
     """Train on each number of ranks, and write scaling.json and scaling.png.
 
-    The runs are subprocesses with folders in ``out``, next to the two files. ``name`` is the title
-    of the figure.
+    Each run is a subprocess with a folder in ``out``. The two files are in ``out`` too. ``name`` is
+    the title of the figure.
     """
     if launch.rank_from_environment().num_ranks > 1:
         raise UserError("remuda scaling starts its own ranks: run it without mpirun or srun")
@@ -47,7 +47,7 @@ def scale(
 
 
 def measure_link(ranks: int) -> Link:
-    """Start this many ranks as a run does, and return the slowest link between two of them."""
+    """Start this many ranks as a run does, and return the slowest measured link between them."""
     found = doctor.trial(ranks)["between"].values()
     latency, exchange = (max(place[name] for place in found) for name in ("latency", "exchange"))
     return Link(latency, probe.LARGE / exchange)

@@ -1,4 +1,4 @@
-"""Draw speed-up or efficiency over the number of ranks, and the time of a round by verb."""
+"""Draw speed-up or efficiency over the number of ranks, and the time that each verb takes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from remuda.experiments.scaling.result import PREDICTED_RANKS, Scaling
 
 COLOUR, PAPER_COLOUR = "#3f8fd8", "#c8622d"
-NUM_POINTS = 40  # of the dashed line
+NUM_POINTS = 40  # points on the dashed line
 
 
 def draw(scaling: Scaling, path: Path) -> None:
-    """Draw both parts of the figure side by side and save them as a PNG file."""
+    """Draw the two diagrams side by side and save them as a PNG file."""
     from matplotlib.figure import Figure  # slow to import, and used only here
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
@@ -25,7 +25,7 @@ def draw(scaling: Scaling, path: Path) -> None:
 
 
 def _draw_curves(axes: Any, scaling: Scaling) -> None:
-    """Draw efficiency for weak scaling, as the class-parallel papers do, or else speed-up."""
+    """Draw speed-up or, for weak scaling, efficiency, as the class-parallel papers do."""
     _draw_model(axes, scaling)
     _draw_measured(axes, scaling)
     paper = scaling.config.strategy.paper_speedups
@@ -43,7 +43,7 @@ def _draw_curves(axes: Any, scaling: Scaling) -> None:
 
 
 def _draw_model(axes: Any, scaling: Scaling) -> None:
-    """Draw a dotted line for the ideal and a dashed one for the prediction."""
+    """Draw a dotted line for ideal scaling and a dashed line for the prediction."""
     first = scaling.measured[0]
     last = max(PREDICTED_RANKS[-1] if scaling.weak else first.members, 2)
     ranks = sorted({round(last ** (i / (NUM_POINTS - 1))) for i in range(NUM_POINTS)})
@@ -60,7 +60,7 @@ def _draw_model(axes: Any, scaling: Scaling) -> None:
 
 
 def _draw_measured(axes: Any, scaling: Scaling) -> None:
-    """Draw a full circle for each median and an empty triangle for each best round."""
+    """Draw a filled circle for each median and an empty triangle for each best round."""
     first = scaling.measured[0]
     ranks = [each.ranks for each in scaling.measured]
     for name, marker, fill in (("median", "o", "full"), ("best", "^", "none")):
@@ -79,7 +79,7 @@ def _height(scaling: Scaling, seconds: float, ranks: int, one_rank: float) -> fl
 
 
 def _draw_verbs(axes: Any, scaling: Scaling) -> None:
-    """Draw a bar for each number of ranks: the seconds of rank 0 in each verb."""
+    """Draw a stacked bar for each number of ranks: the seconds that rank 0 spends in each verb."""
     places = range(len(scaling.measured))
     spent = {
         verb: [each.verbs.get(verb, 0.0) for each in scaling.measured] for verb in scaling.verbs()
@@ -90,6 +90,6 @@ def _draw_verbs(axes: Any, scaling: Scaling) -> None:
         axes.bar(places, seconds, bottom=bottoms, width=0.6, label=verb)
         bottoms = [bottom + more for bottom, more in zip(bottoms, seconds, strict=True)]
     axes.set_xticks(places, [f"{each.ranks}" for each in scaling.measured])
-    # The fifth on top is room for the legend.
+    # Leave a fifth more height for the legend.
     axes.set(xlabel="ranks", ylabel="seconds per round, rank 0", ylim=(0, 1.2 * max(bottoms)))
     axes.legend(frameon=False, fontsize=9, ncols=len(spent), loc="upper center")

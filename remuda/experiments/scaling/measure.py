@@ -21,18 +21,19 @@ from remuda.system.text import Notify, count
 
 @dataclass(frozen=True)
 class Measured:
-    """The rounds of all repeats on one number of ranks, without each run's first, which starts up.
+    """The rounds of all repeats with the same number of ranks.
 
-    The time of a round is that of the slowest rank: all ranks start it together, and it ends when
-    rank 0, whose clock counts, has received the losses of all members.
+    The first round of each run is left out, because it includes the start-up. All ranks start a
+    round together. Rank 0 measures its time: it ends when rank 0 has received the losses of all
+    members, so it is the time of the slowest rank.
     """
 
     ranks: int
     members: int
     seconds: list[float]
-    verbs: dict[str, float]  # seconds per round at rank 0, medians; waiting included
-    calls: dict[str, float]  # per round, means: not every round uses every verb
-    traffic: dict[str, float]  # bytes per round by verb and direction, means
+    verbs: dict[str, float]  # median seconds per round on rank 0, including waiting
+    calls: dict[str, float]  # mean per round, because not every round uses every verb
+    traffic: dict[str, float]  # mean bytes per round, by verb and direction
 
     @property
     def median(self) -> float:
@@ -51,24 +52,24 @@ class Measured:
 
     @property
     def bytes(self) -> float:
-        """Bytes that a round sends, by all verbs together."""
+        """Bytes that a round sends, summed over all verbs."""
         return sum(self.traffic.values())
 
 
 def measure(
     cases: Sequence[Case], repeats: int, out: Path, notify: Notify
 ) -> tuple[list[Measured], float | None]:
-    """Run every case ``repeats`` times; return its rounds and the load before the first run.
+    """Run every case ``repeats`` times. Return its rounds, and the load before the first run.
 
-    The order of the cases alternates, so that a busy minute affects all of them. Finished runs are
-    kept; if all were finished, the load is None.
+    The order of the cases alternates, so that other load on the machine affects all of them.
+    Finished runs are kept. If all runs were finished before, the load is None.
     """
     if repeats < 1:
         raise UserError(f"--repeats must be at least 1, not {repeats}")
     plan = {
         case.ranks: [out / f"{case.ranks}-ranks-{i + 1}" for i in range(repeats)] for case in cases
     }
-    for case in cases:  # check all before hours of training
+    for case in cases:  # check all folders before hours of training
         for folder in plan[case.ranks]:
             _refuse_another_run(folder, case)
     load = None
@@ -114,7 +115,7 @@ def _is_finished(folder: Path, case: Case) -> bool:
 
 
 def _refuse_another_run(folder: Path, case: Case) -> None:
-    """Raise if the folder holds anything but a run with the settings of this case."""
+    """Raise if the folder exists and is not a run with the settings of this case."""
     if not folder.exists():
         return
     is_run = (folder / "config.toml").exists()
@@ -126,7 +127,7 @@ def _refuse_another_run(folder: Path, case: Case) -> None:
 
 def _train(case: Case, folder: Path, notify: Notify) -> None:
     if folder.exists():
-        # The run was interrupted. Resumed, its rounds would include a second start.
+        # The run was interrupted. If it resumed, its rounds would include a second start-up.
         shutil.rmtree(folder)
     settings = folder.parent / f"{case.ranks}-ranks.toml"
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -4,8 +4,8 @@
                  + sum over verbs of (calls * messages(R) * latency + bytes(R) / bandwidth)
 
 n(R) is the number of members on the busiest rank. ``member`` and ``server`` come from the run on
-one rank; the time of the verbs scatter and gather is the server's. Messages and bytes are those
-that pass the busiest rank one after the other: docs/scaling.md lists them for each verb.
+one rank. ``server`` is the time of the verbs scatter and gather. Messages and bytes are counted at
+the busiest rank, which handles them one after the other. docs/scaling.md lists them for each verb.
 """
 
 import math
@@ -20,7 +20,7 @@ from remuda.engines.mpi.spans import spans
 from remuda.experiments.scaling.measure import Measured
 from remuda.experiments.scaling.plan import grow
 
-SERVER = ("scatter", "gather")  # verbs whose work stays at rank 0, however many ranks there are
+SERVER = ("scatter", "gather")  # verbs whose work stays on rank 0, for any number of ranks
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Link:
     """The connection between two ranks, as measured by ``remuda doctor``."""
 
     latency: float  # seconds of a small message
-    bandwidth: float  # bytes per second in each direction, both at once
+    bandwidth: float  # bytes per second in each direction, with both in use
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Prediction:
     ranks: int
     members: int
     work: float  # seconds of members and server
-    messages: Mapping[str, float]  # seconds by verb; "end": losses, and agreeing on the end
+    messages: Mapping[str, float]  # seconds by verb; "end": collecting losses and agreeing
 
     @property
     def seconds(self) -> float:
@@ -58,7 +58,7 @@ class Prediction:
 
 
 def costs_of(one_rank: Measured, table: Tensor) -> Costs:
-    """Derive the costs from the run on one rank; ``table`` tells which members exchange rows."""
+    """Derive the costs from the run on one rank; ``table`` lists which members exchange rows."""
     server = sum(one_rank.verbs.get(verb, 0.0) for verb in SERVER)
     num_foreign = int((table != torch.arange(len(table))[:, None]).sum())
     size, sent = one_rank.members, one_rank.traffic
@@ -72,12 +72,12 @@ def costs_of(one_rank: Measured, table: Tensor) -> Costs:
 
 
 def predict(costs: Costs, link: Link, ranks: int, table: Tensor) -> Prediction:
-    """Predict a round of a population that exchanges rows by this table (members, K)."""
+    """Predict the time of a round if members exchange rows according to ``table`` (members, K)."""
     size = len(table)
     num_here = -(-size // ranks)
     if ranks == 1:
         return Prediction(1, size, costs.member * size + costs.server, {})
-    steps = 2 * math.ceil(math.log2(ranks))  # of a sum over all ranks: halving, then doubling
+    steps = 2 * math.ceil(math.log2(ranks))  # steps of a sum over all ranks: halving, then doubling
     num_senders, num_rows = crossing(table, ranks)
     num_foreign = size - num_here
     loads = {  # at the busiest rank: messages per call, and rows' worth of bytes per round
@@ -97,9 +97,9 @@ def predict(costs: Costs, link: Link, ranks: int, table: Tensor) -> Prediction:
 
 
 def crossing(table: Tensor, ranks: int) -> tuple[int, int]:
-    """Return how many messages and rows reach the busiest rank when members take by a table.
+    """Return how many messages and rows the busiest rank receives when members take rows.
 
-    A rank receives each row that it needs once.
+    ``table`` lists the rows that each member takes. A rank receives each row at most once.
     """
     size = len(table)
     host = torch.repeat_interleave(torch.tensor([len(span) for span in spans(size, ranks)]))
@@ -115,7 +115,7 @@ def crossing(table: Tensor, ranks: int) -> tuple[int, int]:
 def predict_all(
     config: RunConfig, one_rank: Measured, link: Link, ranks: list[int], weak: bool
 ) -> list[Prediction]:
-    """Predict for those numbers of ranks that leave no rank without a member."""
+    """Predict the time of a round for each number of ranks that gives every rank a member."""
     costs = costs_of(one_rank, _table(config, one_rank.members))
     found = []
     for number in ranks:

@@ -1,4 +1,4 @@
-"""Plan the runs of a scaling experiment: the same members on more ranks, or more members too."""
+"""Plan the runs of a scaling experiment, with a fixed or a growing number of members."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ def read_ranks(text: str) -> list[int]:
 def cases(
     config: RunConfig, ranks: Sequence[int], weak: bool, rounds: int, num_classes: int
 ) -> list[Case]:
-    """Return a case for each number of ranks; raise before anything runs if one is impossible."""
+    """Return a case for each number of ranks. Raise if one of the cases cannot run."""
     if rounds < 2:
         raise UserError(
             f"--rounds must be at least 2, not {rounds}: the first round of a run is not timed"
@@ -57,18 +57,18 @@ def cases(
 def grow(config: RunConfig, ranks: int) -> RunConfig:
     """Return the configuration of a population that grows with the ranks.
 
-    Each rank has as many members as the recipe has on one, or one if the recipe leaves the number
-    open. A grid grows in height.
+    Each rank hosts as many members as the recipe has, or one member if the recipe does not set a
+    number. A grid grows in height.
     """
     strategy, members = config.strategy.grow(ranks, config.run.members)
     return replace(config, strategy=strategy, run=replace(config.run, members=members))
 
 
 def _only_rounds(config: RunConfig, ranks: int, rounds: int) -> RunConfig:
-    """Return a configuration that does nothing but train until its last round is over.
+    """Return a configuration that only trains, and writes samples and a checkpoint at the end.
 
-    Anything that rank 0 wrote between two rounds would give the other ranks a head start in the
-    next one. Ranks have one thread each unless the configuration asks for more.
+    If rank 0 wrote files between two rounds, the other ranks would start the next round before it.
+    Each rank has one thread unless the configuration sets another number.
     """
     return replace(
         config,

@@ -21,7 +21,7 @@ class Scaling:
     name: str  # of the recipe
     weak: bool
     config: RunConfig
-    measured: list[Measured]  # the first on one rank
+    measured: list[Measured]  # the first entry is for one rank
     link: Link
     load: float | None  # of the machine before the first run; None if all runs had finished before
 
@@ -33,7 +33,8 @@ class Scaling:
     def efficiency(self, seconds: float, ranks: int, one_rank: float) -> float:
         """Return the efficiency of rounds that take ``one_rank`` seconds on one rank.
 
-        It is 1 if R ranks take an R-th of the time, or the same time for R times the members.
+        The efficiency is 1 if R ranks need 1/R of the time or, for weak scaling, if they need the
+        same time for R times as many members.
         """
         speedup = one_rank / seconds
         return speedup if self.weak else speedup / ranks
@@ -45,7 +46,7 @@ class Scaling:
     def predicted(self) -> list[Prediction]:
         """Return predictions for more ranks than were measured.
 
-        A population that does not grow runs on at most as many ranks as it has members.
+        In strong scaling, the population runs on at most as many ranks as it has members.
         """
         ranks = PREDICTED_RANKS
         if not self.weak:
@@ -54,7 +55,7 @@ class Scaling:
         return self.predictions([number for number in ranks if number > self.measured[-1].ranks])
 
     def verbs(self) -> list[str]:
-        """Return the verbs that any of the runs used."""
+        """Return the verbs that at least one of the runs used."""
         return list(dict.fromkeys(verb for each in self.measured for verb in each.verbs))
 
     # As text
@@ -65,7 +66,7 @@ class Scaling:
         return ["ranks", "members", *times, *self.verbs(), "rest", "MB per round"]
 
     def rows(self) -> list[list[str]]:
-        """Return a row for each number of ranks: medians, each followed by the best round's."""
+        """Return a row per number of ranks; each median is followed by the best round's value."""
         models = self.predictions([each.ranks for each in self.measured])
         return [self._row(each, model) for each, model in zip(self.measured, models, strict=True)]
 
@@ -93,7 +94,7 @@ class Scaling:
         return ["ranks", "members", "s per round", "speed-up", "efficiency", "messages"]
 
     def predicted_rows(self) -> list[list[str]]:
-        """Return a row for each prediction; the last column is the messages' share of the time."""
+        """Return a row per prediction; the last column is the share of time for messages."""
         return [self._predicted_row(each) for each in self.predicted()]
 
     def _predicted_row(self, each: Prediction) -> list[str]:
@@ -108,7 +109,7 @@ class Scaling:
         ]
 
     def notes(self) -> list[str]:
-        """Return sentences on how the times were measured and what they leave out."""
+        """Return sentences that explain how the times were measured and what they leave out."""
         cores, most = usable_cores(), self.measured[-1].ranks
         shown = count(cores, "core")
         latency, rate = 1e6 * self.link.latency, self.link.bandwidth / 1e6
@@ -138,7 +139,7 @@ class Scaling:
         return texts
 
     def write(self, path: Path) -> None:
-        """Write all figures as JSON."""
+        """Write all measured and predicted values to a JSON file."""
         same_ranks = self.predictions([each.ranks for each in self.measured])
         values = {
             "recipe": self.name,

@@ -1,4 +1,4 @@
-"""Compute what MD-GAN and FL-GAN send: tables II, III and IV of the MD-GAN paper, and figure 2.
+"""Compute the traffic of MD-GAN and FL-GAN: tables II to IV and figure 2 of the MD-GAN paper.
 
 print_tables(setting_of(recipe("md-gan-digits")), Console())
 """

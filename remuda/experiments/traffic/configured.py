@@ -13,10 +13,10 @@ WORKERS = 10  # as in most of the MD-GAN paper's experiments
 
 
 def setting_of(config: RunConfig, members: int = 0) -> Setting:
-    """Return the setting for the networks, data and length of a run of any strategy.
+    """Return the setting for a run's networks, data and length; any strategy is possible.
 
-    The number of workers is ``members``, or else ``run.members``, or else the strategy's own. If a
-    strategy trains a single pair, it is ten, as in the paper.
+    The number of workers is ``members``, or else ``run.members``, or else the strategy's default.
+    If that default is a single pair, the number is ten, as in the paper.
     """
     strategy, dataset = config.strategy, load(config.data)
     num_classes, num_images = len(dataset.classes), len(dataset.images)
@@ -26,7 +26,7 @@ def setting_of(config: RunConfig, members: int = 0) -> Setting:
     kind = strategy.partitions[0] if config.data.partition == "auto" else config.data.partition
     if kind == "subset":
         num_images = num_workers * max(1, round(config.data.fraction * num_images))
-    # Layers draw initial weights, which are not used here: keep the caller's random state.
+    # Building the layers draws initial weights. Keep the caller's random state unchanged.
     with torch.random.fork_rng(devices=[]):
         generator = config.networks.generator(dataset.shape, num_classes)
         discriminator = config.networks.discriminator(dataset.shape, num_classes)
@@ -42,7 +42,7 @@ def setting_of(config: RunConfig, members: int = 0) -> Setting:
 
 
 def _with_plan(setting: Setting, config: RunConfig) -> Setting:
-    """Add the length of the run and the strategy's own settings to a setting with E = 1."""
+    """Add the length of the run and the strategy's settings. The given setting must have E = 1."""
     strategy = config.strategy
     plan = strategy.traffic_plan(setting.num_workers)
     steps = strategy.steps_in(strategy.batches_per_round(setting.images_per_worker))

@@ -1,7 +1,7 @@
-"""Figure 2 of the MD-GAN paper: bytes that reach a worker and the server, over the batch size.
+"""Draw figure 2 of the MD-GAN paper: bytes that workers and server receive, by batch size.
 
 The paper's text counts "worker-server and worker-worker communications during an iteration". In its
-busiest iteration a worker of MD-GAN therefore receives generated batches and a discriminator; a
+busiest iteration, a worker of MD-GAN therefore receives generated batches and a discriminator. A
 worker of FL-GAN receives both networks.
 """
 
@@ -21,10 +21,10 @@ LARGEST_BATCH = 10_000  # the end of the axis, unless lines cross beyond it
 
 
 def crossing_batch(setting: Setting, place: Place = "worker", swap: bool = True) -> float:
-    """Return the batch size above which an iteration of MD-GAN brings more bytes than FL-GAN's.
+    """Return the batch size above which MD-GAN sends a place more bytes per iteration than FL-GAN.
 
     ``swap`` selects an iteration in which discriminators are swapped; it matters only for workers.
-    With two batches per worker the size is |w| / 2d in an iteration with a swap, and
+    With two batches per worker, the size is |w| / 2d in an iteration with a swap, and
     (|w| + |theta|) / 2d in the others.
     """
     image = FLOAT * setting.image_size
@@ -35,7 +35,7 @@ def crossing_batch(setting: Setting, place: Place = "worker", swap: bool = True)
 
 
 def describe_crossings(setting: Setting) -> list[str]:
-    """Return figure 2 as sentences."""
+    """Describe figure 2 in sentences."""
     swap, other, server = crossings(setting)
     workers = f"b = {other:,.0f}"
     if swap != other:
@@ -49,7 +49,7 @@ def describe_crossings(setting: Setting) -> list[str]:
 
 
 def crossings(setting: Setting) -> tuple[float, float, float]:
-    """Return the crossings at a worker with a swap, at a worker without one, and at the server."""
+    """Return the crossing batch sizes: of a worker with and without a swap, and of the server."""
     return (
         crossing_batch(setting),
         crossing_batch(setting, swap=False),
@@ -58,7 +58,7 @@ def crossings(setting: Setting) -> tuple[float, float, float]:
 
 
 def draw(setting: Setting, path: Path) -> None:
-    """Draw the figure into a file whose suffix selects the format."""
+    """Draw the figure and save it in the format that the suffix of ``path`` selects."""
     if path.suffix.lower() not in FORMATS:
         raise UserError(f"cannot draw {path}: its name must end in {' or '.join(FORMATS)}")
     if not path.parent.is_dir():
@@ -69,7 +69,7 @@ def draw(setting: Setting, path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure  # slow to import, and used only here
 
-    # A fixed salt makes files of the same setting identical.
+    # A fixed salt makes SVG files of the same setting identical.
     style: dict[Any, Any] = {"svg.hashsalt": "traffic", "font.size": 10}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=(6.4, 4.2), layout="constrained")
@@ -99,7 +99,7 @@ def _lines(axes: Any, setting: Setting) -> None:
 
 
 def _mark(axes: Any, setting: Setting, place: Place) -> None:
-    """Mark the point where the lines of a place cross, if it is on the axis."""
+    """Mark the point where the two lines of a place cross, if it is inside the diagram."""
     x, messages = crossing_batch(setting, place), fl_gan(setting)
     if x < 1:
         return

@@ -15,12 +15,12 @@ MIB = 2**20  # bytes; the paper calls it a MB
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A pair of networks, a data set, and their distribution; the paper's letters in brackets."""
+    """A pair of networks, a data set and its workers. Comments give the paper's symbols."""
 
     generator_size: int  # (|w|) parameters, >= 1
     discriminator_size: int  # (|theta|) parameters, >= 1
     image_size: int  # (d) values of an image, >= 1
-    num_images: int  # (m N) of all workers together, >= num_workers
+    num_images: int  # (m N) images of all workers together, >= num_workers
     num_workers: int = 10  # (N) >= 1
     batch_size: int = 10  # (b) >= 1
     num_fake_batches: int = 1  # (k) batches that MD-GAN's server generates per iteration, 1 to N
@@ -51,19 +51,19 @@ class Setting:
 
     @property
     def images_per_worker(self) -> float:
-        """The paper's m."""
+        """The number of images per worker, which the paper calls m."""
         return self.num_images / self.num_workers
 
     @property
     def period(self) -> int:
-        """Iterations between two swaps or averages: m E / b, with a full batch ending each pass."""
+        """Iterations between two swaps or averages: E epochs of m / b iterations, rounded up."""
         steps_per_pass = -(-self.num_images // (self.num_workers * self.batch_size))
         return self.epochs * (self.steps_per_epoch or steps_per_pass)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Messages:
-    """The bytes of one message in each direction, and how often a method sends it."""
+    """The size of a message in each direction, and how often a method sends it."""
 
     num_workers: int
     down: int  # from the server to one worker, per exchange
@@ -74,12 +74,12 @@ class Messages:
 
     @property
     def worker_ingress(self) -> int:
-        """Bytes that reach a worker in the busiest iteration, with an exchange and a swap."""
+        """Bytes that a worker receives in the busiest iteration, with an exchange and a swap."""
         return self.down + self.across
 
     @property
     def server_ingress(self) -> int:
-        """Bytes that reach the server in an exchange."""
+        """Bytes that the server receives in one exchange."""
         return self.num_workers * self.up
 
     @property
@@ -117,7 +117,7 @@ def fl_gan(setting: Setting) -> Messages:
 
 
 def md_gan(setting: Setting) -> Messages:
-    """Return the messages of MD-GAN: batches go down, feedback goes up, discriminators across."""
+    """Return the messages of MD-GAN: batches down, feedback up, discriminators across."""
     batch = FLOAT * setting.batch_size * setting.image_size
     swaps = setting.swaps and setting.num_workers > 1  # a single worker has no partner
     return Messages(
@@ -133,6 +133,7 @@ def md_gan(setting: Setting) -> Messages:
 def batches_sent(setting: Setting) -> int:
     """Return how many generated batches each worker receives per iteration.
 
-    It trains on one and returns feedback on another; with k = 1 one batch serves both.
+    A worker trains on one batch and returns feedback on another. With k = 1 it uses the same batch
+    for both.
     """
     return 1 if setting.num_fake_batches == 1 else 2

@@ -1,6 +1,6 @@
-"""Tables II, III and IV of the MD-GAN paper for a setting, and the traffic of the whole run.
+"""Print tables II, III and IV of the MD-GAN paper for a setting, and the whole run's traffic.
 
-Where the paper's tables and text differ, the printed formula is followed by the actual one.
+Where the paper's tables and text disagree, the actual formula follows the printed one.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ class Complexity(NamedTuple):
 
 
 class Communication(NamedTuple):
-    """A row of table III: bytes, or plain numbers in a row that counts; None means no message."""
+    """A row of table III: bytes, or numbers if ``counts`` is true. None means no message."""
 
     name: str
     counts: bool
     fl_formula: str
     fl_gan: int | None
     printed: str  # MD-GAN's formula in the paper
-    md_formula: str  # MD-GAN's formula for what is sent
+    md_formula: str  # MD-GAN's formula for the bytes that are sent
     md_gan: int | None
 
 
@@ -79,7 +79,7 @@ def communications(setting: Setting) -> list[Communication]:
 
 
 def totals(setting: Setting) -> list[tuple[str, int, int]]:
-    """Return the bytes of the whole run for each direction: FL-GAN's, then MD-GAN's."""
+    """Return the bytes that FL-GAN and MD-GAN send in each direction in the whole run."""
     fl, md = fl_gan(setting), md_gan(setting)
     return [
         ("C → W in total", fl.total_down, md.total_down),
@@ -90,7 +90,7 @@ def totals(setting: Setting) -> list[tuple[str, int, int]]:
 
 
 def describe(setting: Setting) -> str:
-    """Return the values of the letters in the tables as one paragraph."""
+    """Return one paragraph with the values of the symbols in the tables."""
     w, theta, d = setting.generator_size, setting.discriminator_size, setting.image_size
     swap = "" if setting.swaps else ", without swaps"
     return (
@@ -103,9 +103,10 @@ def describe(setting: Setting) -> str:
 
 
 def print_tables(setting: Setting, console: Console, batch_sizes: Sequence[int] = ()) -> None:
-    """Print all tables, crossings and notes.
+    """Print all tables, the crossing batch sizes and the notes.
 
-    Table IV has columns for the setting's batch size and for the given ones, or else the paper's.
+    Table IV has columns for the setting's batch size and for ``batch_sizes``. If these are empty,
+    it uses the paper's batch sizes.
     """
     sizes = sorted({setting.batch_size, *(batch_sizes or PAPER_BATCH_SIZES)})
     console.print(describe(setting), highlight=False, soft_wrap=True)
@@ -116,7 +117,7 @@ def print_tables(setting: Setting, console: Console, batch_sizes: Sequence[int] 
 
 
 def notes(setting: Setting) -> list[str]:
-    """Return sentences on how the tables differ from the paper's and what they leave out."""
+    """Return sentences that explain how the tables differ from the paper's."""
     if batches_sent(setting) == 1:
         sent = "With k = 1 one batch serves for training and for feedback, and is sent once: bd."
     else:
@@ -139,7 +140,7 @@ def notes(setting: Setting) -> list[str]:
 
 
 def mib(num_bytes: int) -> str:
-    """Format bytes as MiB with three digits, like most of table IV; large numbers are rounded."""
+    """Format bytes as MiB with three digits, as in most of table IV; round large numbers."""
     value = num_bytes / MIB
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
