@@ -26,7 +26,7 @@ class Networks(ABC):
     auxiliary: ClassVar[bool] = False
 
     latent: int = 100  # length of the noise vector, >= 1
-    conditional: bool = False  # whether to append the one-hot label to the noise
+    conditional: bool = False  # whether the generator also receives the one-hot label
 
     def __post_init__(self) -> None:
         if self.latent < 1:

@@ -1,7 +1,7 @@
-"""Compare generated images with real ones, by scores whose names state the protocol.
+"""Compare generated images with real ones; the name of each score states its protocol.
 
-An ``Evaluator`` holds the real images and returns all scores of samples. The measures themselves
-are plain functions of features. Importing this package does not import PyTorch; using a name does.
+An ``Evaluator`` stores the real images and computes all scores of samples. The measures are plain
+functions of features. Importing this package does not import PyTorch; using one of its names does.
 """
 
 from typing import TYPE_CHECKING

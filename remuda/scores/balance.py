@@ -1,4 +1,4 @@
-"""Measure whether generated images spread over the classes as the data do."""
+"""Measure whether generated images have the same distribution over classes as the data."""
 
 import torch
 from torch import Tensor
@@ -8,13 +8,14 @@ from remuda.scores.checks import check_labels, check_probabilities
 
 
 def class_imbalance(probabilities: Tensor, reference: Tensor) -> float:
-    """Return the total variation distance between predicted classes and the reference's, 0 to 1.
+    """Return the total variation distance between predicted and reference classes, 0 to 1.
 
-    The distance is half the sum over classes of the absolute differences of their shares.
-    ``probabilities`` (n, classes) are those of generated images; each image counts for its most
-    probable class. ``reference`` (m,) holds the labels of the data. By chance, n images of a fair
-    generator reach about (2 pi n)^(-1/2) times the sum over classes of (p (1 - p))^(1/2), where p
-    is the share of a class: 0.012 for 10 equal classes and 10,000 images.
+    The distance is half the sum over classes of the absolute difference between the two shares.
+    ``probabilities`` (n, classes) describe the generated images; each image counts for its most
+    probable class. ``reference`` (m,) contains the labels of the data. By chance, n images from a
+    fair generator have a distance of about (2 pi n)^(-1/2) times the sum over classes of
+    (p (1 - p))^(1/2), where p is the share of a class. For 10 equal classes and 10,000 images,
+    this is 0.012.
     """
     check_probabilities(probabilities, at_least=2)
     num_classes = probabilities.shape[1]

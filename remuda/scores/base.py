@@ -1,4 +1,4 @@
-"""Define what all scores share: features, feature extractors, and a value with its protocol.
+"""Define features, feature extractors and score values, which all scores use.
 
 This module does not import PyTorch, so that reports can read values without it.
 """
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Features(NamedTuple):
-    """Features of n images."""
+    """The features of n images."""
 
     values: "Tensor"  # (n, d) float32
-    # (n, classes) float32, rows sum to 1; None if the extractor has no head
+    # (n, classes) float32; each row sums to 1; None if the extractor has no head
     probabilities: "Tensor | None"
 
     def rows(self, index: "Tensor") -> "Features":
@@ -28,10 +28,10 @@ class Features(NamedTuple):
 class FeatureExtractor(ABC):
     """A trained network that turns images into features; every score states its name and digest."""
 
-    name: str  # as in the names of scores: "inception", "lenet-mnist"
+    name: str  # as it appears in the names of scores: "inception", "lenet-mnist"
     digest: str  # first 16 hexadecimal digits of the SHA-256 of its weights
-    precision: str  # of its forward pass: "fp32", "tf32"
-    has_head: bool  # whether it gives class probabilities too
+    precision: str  # precision of its forward pass: "fp32", "tf32"
+    has_head: bool  # whether it also returns class probabilities
 
     @abstractmethod
     def __call__(self, images: "Tensor") -> Features:
@@ -45,15 +45,15 @@ class FeatureExtractor(ABC):
 class Value:
     """One score with its protocol; a line of scores.jsonl has these fields and the round."""
 
-    name: str  # states the protocol: fid_10k_train_inception
+    name: str  # states the protocol, for example fid_10k_train_inception
     value: float
-    spread: float | None = None  # standard deviation over splits or subsets, if the kind has them
+    spread: float | None = None  # standard deviation over splits or subsets, if any
     floor: float | None = None  # the same score of real images that are not in the reference
     floor_samples: int = 0  # number of these images; num_samples if the data have enough
     classes: list[float] | None = None  # one value per class, for scores by class
-    num_samples: int  # generated images
-    seed: int  # of the generated images
-    reference: str  # split that they were compared with: "train", "test"; "" if none
+    num_samples: int  # number of generated images
+    seed: int  # seed of the generated images
+    reference: str  # split that the images were compared with: "train", "test"; "" if none
     num_reference: int
     reference_digest: str  # first 16 hexadecimal digits of the SHA-256 of its images; "" if none
     network: str  # feature extractor; "" if the score uses pixels or points

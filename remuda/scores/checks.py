@@ -8,8 +8,8 @@ from torch import Tensor
 
 from remuda.errors import UserError
 
-# Equal images in batches of different sizes get float32 features that differ by rounding.
-# Features count as equal within this tolerance, relative to the largest feature.
+# In batches of different sizes, the float32 features of equal images differ by rounding errors.
+# Features within this tolerance, relative to the largest feature, count as equal.
 EQUAL = 1e-5
 
 
@@ -42,7 +42,7 @@ def check_rows(features: Tensor, name: str, at_least: int) -> None:
 
 
 def check_spread(spread: float, scale: float, name: str) -> None:
-    """Raise if the spread of features is rounding error, relative to their scale."""
+    """Raise if the spread of features is only rounding error, compared with their scale."""
     if spread <= EQUAL * scale:
         raise UserError(
             f"all {name} are equal, so they cannot be scored: check whether the generator "
@@ -62,8 +62,9 @@ def check_widths(real: int, fake: int) -> None:
 def check_probabilities(probabilities: Tensor, at_least: int) -> None:
     """Raise unless rows sum to 1, are numerous enough, and are not all equal.
 
-    Here, equal means equal to the last bit. If a generator makes only one class and the network is
-    certain of it, the rows are very close but can be scored. Only equal images give equal bits.
+    Here, rows are equal only if all bits are equal. If a generator makes only one class and the
+    network is certain of it, the rows are almost equal but can still be scored. Only equal images
+    give rows with equal bits.
     """
     check_rows(probabilities, "generated images", at_least)
     error = (probabilities.double().sum(1) - 1).abs().max()

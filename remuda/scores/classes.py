@@ -20,8 +20,8 @@ def class_frechet_distances(
     """Return the FID of each class.
 
     A class often has fewer images than features, so its covariance does not have full rank. The
-    distance still exists, but its bias is large and differs between classes of different counts.
-    Compare one class at equal counts only, and prefer ``class_kernel_distances``, which have no
+    distance is still defined, but its bias is large and depends on the number of images. Compare a
+    class only with equal numbers of images, and prefer ``class_kernel_distances``, which has no
     bias.
     """
     distances = []
@@ -45,9 +45,9 @@ def class_kernel_distances(
 ) -> list[tuple[float, float]]:
     """Return the KID of each class: mean and standard deviation, as in ``kernel_distance``.
 
-    Subsets are smaller than those of all classes together, since a class may have few images. The
-    mean has no bias at any size. 100 subsets of 100 cover about as many pairs of images as a class
-    of 1,000 has.
+    Subsets are smaller than in the KID over all classes, because a class may have few images. The
+    mean has no bias for any subset size. 100 subsets of 100 images cover about as many pairs as a
+    class of 1,000 images has.
     """
     distances = []
     for label, real_rows, fake_rows in _by_class(real, real_labels, fake, fake_labels, num_classes):
@@ -63,11 +63,12 @@ def class_kernel_distances(
 def class_diversities(
     real: Tensor, real_labels: Tensor, fake: Tensor, fake_labels: Tensor, num_classes: int
 ) -> list[float]:
-    """Return for each class the mean distance of two generated images over that of two real ones.
+    """Return the diversity of each class.
 
-    About 1 is healthy; 0 means that all images of the class are equal, which is a valid result
-    here, not an error. Values above 1 are possible but not better: noise may vary more than real
-    images. The counts of real and generated images may differ.
+    Diversity is the mean distance between two generated images, divided by the mean distance
+    between two real images. About 1 is healthy. 0 means that all images of the class are equal,
+    which is a valid result here, not an error. Values above 1 are possible but not better, because
+    noise can vary more than real images. The numbers of real and generated images may differ.
     """
     ratios = []
     for label, real_rows, fake_rows in _by_class(real, real_labels, fake, fake_labels, num_classes):
@@ -82,15 +83,15 @@ def collapsed_classes(
 ) -> list[str]:
     """Return the names of the classes with a diversity below the threshold.
 
-    A generator that repeats k different images reaches about 1 - 1/k. The threshold 0.5 finds
-    generators that make one image, or two of unequal frequency.
+    A generator that repeats k different images has a diversity of about 1 - 1/k. The threshold 0.5
+    finds generators that make only one image, or two images with unequal frequencies.
     """
     pairs = zip(names, diversities, strict=True)
     return [name for name, diversity in pairs if diversity < threshold]
 
 
 def mean_distance(features: Tensor) -> float:
-    """Return the mean Euclidean distance of two rows; 0 if all are equal up to rounding."""
+    """Return the mean Euclidean distance between two rows; 0 if all are equal up to rounding."""
     spread = (features.amax(0) - features.amin(0)).max()
     if float(spread) <= EQUAL * float(features.abs().max()):
         return 0.0
@@ -101,7 +102,7 @@ def mean_distance(features: Tensor) -> float:
 def _by_class(
     real: Tensor, real_labels: Tensor, fake: Tensor, fake_labels: Tensor, num_classes: int
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield label, real rows and generated rows of each class, on the device of ``real``."""
+    """Yield each class's label, real rows and generated rows, on the device of ``real``."""
     check_rows(real, "real images", at_least=1)
     check_rows(fake, "generated images", at_least=1)
     check_widths(real.shape[1], fake.shape[1])

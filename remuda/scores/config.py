@@ -1,4 +1,4 @@
-"""Define the settings of a run's scores, and the names of the kinds of scores."""
+"""Define a run's score settings, and name the kinds of scores."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -27,14 +27,14 @@ KINDS: "Choices[Kind]" = Choices(
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig:
-    """Choose the scores of a run's samples, and how often to compute them."""
+    """Choose the scores to compute for a run's samples, and how often to compute them."""
 
     every: int = 0  # rounds between scores; the last round is also scored; 0 = no scores
-    # such as "fid,kid"; auto: kinds that suit the data; all: every kind that is possible
+    # such as "fid,kid"; auto: kinds that suit the data; all: every possible kind
     kinds: str = "auto"
-    samples: int = 10_000  # generated images, >= 2
+    samples: int = 10_000  # number of generated images, >= 2
     reference: Literal["train", "test"] = "train"  # split that samples are compared with
-    # auto: Inception for colour images, else as train: a classifier of the data's own classes
+    # train: a classifier of the data's own classes; auto: Inception for colour images, else train
     classifier: Literal["auto", "train"] = "auto"
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class ScoreConfig:
 
 
 def parse_kinds(text: str) -> list[str]:
-    """Return the names in a setting such as "fid,kid"; auto and all exclude other names."""
+    """Return the names in a setting such as "fid,kid"; auto and all must be the only name."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     known = f"choose from auto, all, {', '.join(KINDS)}"
     if not names:

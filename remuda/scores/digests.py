@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-_BLOCK = 1 << 26  # bytes that are copied to the CPU at once
-LENGTH = 16  # hexadecimal digits of SHA-256 that are kept
+_BLOCK = 1 << 26  # bytes copied to the CPU at once
+LENGTH = 16  # number of hexadecimal digits of SHA-256 to keep
 
 
 def image_digest(images: Tensor) -> str:
-    """Return the digest of images in their order: shape, number type and bytes, on any device."""
+    """Return the digest of images' shape, type and bytes; it does not depend on the device."""
     return tensor_digest({"images": images})
 
 

@@ -5,20 +5,20 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-_BLOCK = 1 << 24  # distances that are held at once
+_BLOCK = 1 << 24  # distances in memory at once
 
-# |x|^2 + |y|^2 - 2 x.y has rounding errors of the size of its terms' last digits, so distances that
-# should tie do not. Squared distances count as equal within this part of the mean |x|^2, where
-# float32 features have no digits left.
+# |x|^2 + |y|^2 - 2 x.y has rounding errors as large as the last digits of its terms, so distances
+# that should be equal differ slightly. Squared distances count as equal if they differ by less than
+# this fraction of the mean |x|^2, which is below the precision of float32 features.
 TIE = 1e-12
 
 
 def blocks(rows: Tensor, columns: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield for each block of rows its slice and its squared distances to all columns.
+    """Yield the slice of each block of rows, and its squared distances to all columns.
 
-    Distances are Euclidean, (block, len(columns)), float64, at least 0.
+    Distances are Euclidean, with shape (block, len(columns)), in float64, and at least 0.
     """
-    centre = columns.mean(0, dtype=torch.float64)  # smaller terms, less cancellation
+    centre = columns.mean(0, dtype=torch.float64)  # smaller terms reduce cancellation
     y = columns.double() - centre
     squares = y.square().sum(1)
     num_rows = max(1, _BLOCK // len(columns))
@@ -30,13 +30,13 @@ def blocks(rows: Tensor, columns: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def blocks_of_pairs(rows: Tensor, own: float) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the same for all pairs of rows; ``own`` replaces a row's distance to itself."""
+    """Yield blocks of distances between all rows; ``own`` replaces a row's distance to itself."""
     for place, distances in blocks(rows, rows):
         distances.diagonal(place.start).fill_(own)
         yield place, distances
 
 
 def slack(features: Tensor) -> float:
-    """Return how much squared distances between these features may differ and still tie."""
+    """Return the largest difference at which squared distances of these features count as equal."""
     centred = features.double() - features.mean(0, dtype=torch.float64)
     return TIE * float(centred.square().sum(1).mean())

@@ -23,11 +23,10 @@ from remuda.system.text import Notify, ignore
 
 
 class Evaluator:
-    """Hold the features of the real images; ``score`` compares samples with them.
+    """Store the features of the real images; ``score`` compares samples with them.
 
-    ``num_labels`` is the number of labels that the model can be asked for: 0 for none, None for all
-    classes of the data. ``classes`` are those of the data that the model was trained on; None
-    accepts any.
+    ``num_labels`` is the number of labels that the model accepts: 0 = none, None = all classes of
+    the data. ``classes`` are the classes that the model was trained on; None accepts any classes.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Evaluator:
         classes: Sequence[str] | None = None,
     ):
         self.config, self.notify = config, notify
-        # The reference is the whole split, even if the run was trained on a part of the data.
+        # The reference is the whole split, even if the run was trained on only part of the data.
         data = replace(data, limit=0, partition="auto")
         dataset, other = load_data(data, config.reference), self._load_other_split(data)
         if classes is not None and list(classes) != list(dataset.classes):
@@ -54,7 +53,7 @@ class Evaluator:
         if not self.is_points:
             self.extractor = find_extractor(data, dataset.shape, config.classifier, device, notify)
         self.has_other_split = other is not None
-        # Kinds that are not possible fail here, before features are computed or training starts.
+        # Fail here if a kind is not possible, before features are computed or training starts.
         self._select_kinds(has_labels=self.num_labels > 0)
         self.reference = make_reference(dataset, config.reference, self.extractor, device, notify)
         self.held_out = None
@@ -76,8 +75,8 @@ class Evaluator:
     def score(self, images: Tensor, labels: Tensor | None, seed: int) -> list[Value]:
         """Return all configured scores of images (n, C, H, W) in the format of the data set.
 
-        If some kinds cannot describe these images, ``notify`` receives the reasons and the other
-        scores are returned.
+        If some kinds cannot score these images, pass the reasons to ``notify`` and return the other
+        scores.
         """
         start = time.perf_counter()
         if len(images) > 1 and bool((images == images[:1]).all()):

@@ -15,31 +15,33 @@ from remuda.scores.gaussian import Gaussian
 def frechet_distance(a: Gaussian, b: Gaussian) -> float:
     """Return the squared Fréchet distance, as FID is reported.
 
-    The distance grows as the number of samples falls, because the covariance of few samples is too
-    thin: compare distances at equal counts only. Fewer samples than features are allowed.
+    The distance grows as the number of samples falls, because few samples do not show the whole
+    covariance. Compare distances only at equal numbers of samples. Fewer samples than features are
+    allowed.
     """
     check_widths(a.width, b.width)
     for gaussian in (a, b):
         _check(gaussian)
     if b.count < a.count:
-        a, b = b, a  # the side with fewer images may have the thinner factor: a smaller product
+        # The side with fewer images may have a thinner factor, which makes the product smaller.
+        a, b = b, a
     covariance_a, covariance_b = a.covariance, b.covariance.to(a.mean.device)
     factor = _factor(covariance_a)
-    # F F^T = A, so F^T B F has the eigenvalues of A B that are not 0. It is symmetric, so
-    # they are real, and at least 0 up to rounding.
+    # Because F F^T = A, F^T B F has the nonzero eigenvalues of A B. It is symmetric, so they are
+    # real, and at least 0 up to rounding.
     product = factor.T @ covariance_b @ factor
     eigenvalues = torch.linalg.eigvalsh((product + product.T) / 2)
     trace_of_root = eigenvalues.clamp(min=0).sqrt().sum()
     means = (a.mean - b.mean.to(a.mean.device)).square().sum()
     distance = means + covariance_a.trace() + covariance_b.trace() - 2 * trace_of_root
-    return max(float(distance), 0.0)  # rounding may put equal Gaussians below 0
+    return max(float(distance), 0.0)  # rounding may make the distance of equal Gaussians negative
 
 
 def _factor(covariance: Tensor) -> Tensor:
     """Return F (d, rank) with F F^T = covariance."""
     eigenvalues, vectors = torch.linalg.eigh(covariance)
-    # Leave out eigenvalues of 0: they come out as rounding noise, and their roots would be 1e8
-    # times as large.
+    # Leave out eigenvalues of 0. They are computed as rounding noise, and their square roots would
+    # be 1e8 times as large.
     noise = len(covariance) * torch.finfo(torch.float64).eps * eigenvalues[-1]
     kept = eigenvalues > noise
     return vectors[:, kept] * eigenvalues[kept].sqrt()

@@ -1,4 +1,4 @@
-"""Compute floors, the same scores of real images outside the reference, and cache them."""
+"""Compute and cache floors: the scores of real images that are not in the reference."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from remuda.system.text import Notify
 class Floor(NamedTuple):
     """Scores of real images."""
 
-    values: dict[str, float]  # by the names of the scores; empty if the kind has no floor
+    values: dict[str, float]  # by score name; empty if the kind has no floor
     num_images: int
 
 
@@ -28,7 +28,7 @@ NONE = Floor({}, 0)
 
 
 class Floors:
-    """Measure floors against a reference, with the images of the other split."""
+    """Measure floors by comparing images of the other split with the reference."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class Floors:
         self.num_labels, self.notify = num_labels, notify
 
     def of(self, name: str, kind: Kind, num_samples: int) -> Floor:
-        """Return the floor of a kind for scores of ``num_samples`` samples."""
+        """Return the floor of one kind of score for ``num_samples`` samples."""
         held_out, extractor = self.held_out, self.extractor
         if held_out is None or held_out.features is None or extractor is None:
             return NONE
         if not kind.uses_features:
             return NONE
-        # Rows are in the order of the split and spread over the classes; equal steps keep both.
+        # Choose evenly spaced rows: they keep the order of the split and its mix of classes.
         count = min(num_samples, len(held_out.rows))
         chosen = torch.linspace(0, len(held_out.rows) - 1, count).round().long()
         labels = held_out.sample_labels[chosen]
         num_labels = self.num_labels if "labels" in kind.needs else 0
-        if num_labels:  # scores by class compare only the classes that the model knows
+        if num_labels:  # scores by class compare only classes that the model knows
             chosen, labels = chosen[labels < num_labels], labels[labels < num_labels]
         parts = name, count, num_labels, self.reference.key, held_out.key, extractor.digest
         path = cache.folder("floors") / f"{name}-{text_digest(' '.join(map(str, parts)))}.json"
@@ -84,7 +84,7 @@ class Floors:
 
 
 def _read(path: Path) -> dict[str, float] | None:
-    """Return floors from the cache; None if the file is missing or damaged."""
+    """Return floors from the cache, or None if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

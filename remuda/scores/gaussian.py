@@ -6,16 +6,16 @@ from torch import Tensor
 from remuda.errors import UserError
 from remuda.scores.checks import check_rows
 
-_CHUNK = 4096  # rows that are converted to float64 at once
+_CHUNK = 4096  # rows converted to float64 at once
 
 
 class Gaussian:
     """The normal distribution with the mean and covariance of the features added so far.
 
     The covariance is unbiased (divided by n - 1). The state is the count, the mean and the scatter
-    matrix, the sum of (x - mean)(x - mean)^T, in float64. Batches are joined by the formula of
-    Chan, Golub and LeVeque (1983), which never subtracts large sums from each other: batch sizes
-    change only the last digits.
+    matrix, the sum of (x - mean)(x - mean)^T, in float64. Batches are merged with the formula of
+    Chan, Golub and LeVeque (1983). The formula never subtracts large sums from each other, so the
+    batch size affects only the last digits.
     """
 
     def __init__(self, width: int, device: torch.device | str = "cpu") -> None:
@@ -49,7 +49,7 @@ class Gaussian:
         return (self._scatter + self._scatter.T) / (2.0 * (self.count - 1))
 
     def update(self, features: Tensor) -> None:
-        """Add features (n, d); add none if any is not finite."""
+        """Add features (n, d); if any of them is not finite, raise and add none."""
         check_rows(features, "images", at_least=0)
         self._check_width(features.shape[1])
         for start in range(0, len(features), _CHUNK):
@@ -65,7 +65,7 @@ class Gaussian:
             self._join(other.count, other._mean.to(self._mean), self._mean.new_zeros(0, self.width))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the whole state, ready for safetensors."""
+        """Return the complete state as tensors that safetensors can store."""
         return {
             "count": torch.tensor(self.count),
             "mean": self._mean.clone(),
@@ -97,10 +97,10 @@ class Gaussian:
         return gaussian
 
     def _join(self, count: int, mean: Tensor, centred: Tensor) -> None:
-        """Join ``count`` rows with this mean; add the scatter of ``centred`` (n, d)."""
+        """Add ``count`` rows with this mean, and the scatter of ``centred`` (n, d)."""
         total = self.count + count
         shift = mean - self._mean
-        # The difference of the two means adds the scatter of one more row.
+        # The difference between the two means contributes the scatter of one more row.
         between = shift * (self.count * count / total) ** 0.5
         rows = torch.cat([centred, between[None]])
         self._scatter.addmm_(rows.T, rows)

@@ -1,8 +1,8 @@
 """Compute the kernel distance; with Inception features it is the KID.
 
-Binkowski et al., "Demystifying MMD GANs", 2018: the squared maximum mean discrepancy between the
-features of real and generated images under the kernel k(x, y) = (x.y / d + 1)^3, estimated without
-bias on random subsets.
+Binkowski et al., "Demystifying MMD GANs", 2018, define it as the squared maximum mean discrepancy
+between the features of real and generated images, with the kernel k(x, y) = (x.y / d + 1)^3. The
+estimate on random subsets has no bias.
 """
 
 import torch
@@ -12,20 +12,20 @@ from remuda.errors import UserError
 from remuda.scores.checks import check_features, check_widths
 from remuda.tensors import random
 
-_BLOCK = 1 << 24  # kernel values that are held at once
+_BLOCK = 1 << 24  # kernel values in memory at once
 
 
 def kernel_distance(
     real: Tensor, fake: Tensor, num_subsets: int = 100, subset_size: int = 1000, *, key: int
 ) -> tuple[float, float]:
-    """Return mean and standard deviation of the estimates on ``num_subsets`` pairs of subsets.
+    """Return the mean and standard deviation of the estimates on ``num_subsets`` pairs of subsets.
 
     ``key`` draws each subset without replacement, separately from real and from fake; different
-    subsets may share images. The estimates have no bias: up to chance, the mean does not depend on
-    the number of images, and it may fall a little below 0. The standard deviation is that of the
-    estimates about their mean, divided by num_subsets, not num_subsets - 1, as in the paper's code:
-    it tells how much the estimate of *one* subset varies. The error of the mean is smaller, but not
-    by the root of num_subsets, because the subsets overlap.
+    subsets may share images. The estimates have no bias: apart from chance, the mean does not
+    depend on the number of images, and it may be slightly below 0. The standard deviation tells
+    how much the estimate of *one* subset varies. It divides by num_subsets, not num_subsets - 1,
+    as in the paper's code. The error of the mean is smaller, but not by the square root of
+    num_subsets, because the subsets overlap.
     """
     if num_subsets < 1 or subset_size < 2:
         raise UserError(
@@ -60,7 +60,7 @@ def squared_discrepancy(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _mean_of_pairs(x: Tensor) -> Tensor:
-    """Return the mean kernel value of two different rows."""
+    """Return the mean kernel value over all pairs of different rows."""
     own = _kernel(x.square().sum(1), x.shape[1]).sum()
     return (_sum(x, x) - own) / (len(x) * (len(x) - 1))
 

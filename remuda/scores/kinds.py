@@ -1,6 +1,6 @@
-"""Define the kinds of scores: what each one needs, and how it is measured.
+"""Define the kinds of scores: their requirements, and the functions that measure them.
 
-``remuda.scores.config.KINDS`` gives them their names.
+``remuda.scores.config.KINDS`` lists their names.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from remuda.scores.neighbours import copying, pixels
 from remuda.scores.reference import Reference
 from remuda.tensors import random
 
-MAX_SUBSET, MAX_CLASS_SUBSET = 1000, 100  # images in a subset for KID, and for KID of one class
-MAX_COPIES = 1000  # samples whose nearest training images are searched
+MAX_SUBSET, MAX_CLASS_SUBSET = 1000, 100  # images in a subset for KID, and for the KID of one class
+MAX_COPIES = 1000  # number of samples to find the nearest training images for
 
-# What a kind may need, and what to tell users if it is missing.
+# Each possible requirement of a kind, with the message for users if it is missing.
 NEEDS = {
     "images": "it compares images, not points",
     "points": "it evaluates the points of ring and grid, not images",
@@ -52,10 +52,10 @@ class Subject(NamedTuple):
     """The images to evaluate."""
 
     images: Tensor  # (n, C, H, W) uint8; points (n, 2, 1, 1)
-    labels: Tensor | None  # (n,), if the model was asked for labels
-    num_labels: int  # labels that the model can be asked for; these images may have fewer
+    labels: Tensor | None  # (n,), if labels were given to the model
+    num_labels: int  # number of labels that the model accepts; these images may have fewer
     features: Features | None
-    seed: int  # of random subsets
+    seed: int  # seed of random subsets
 
 
 class Measure(NamedTuple):
@@ -73,11 +73,11 @@ Measured = dict[str, Measure]
 class Kind:
     """Scores that are measured together."""
 
-    # from subject, reference and held-out images to measures by the names of the scores
+    # maps the subject, the reference and held-out images to measures by score name
     measure: Callable[[Subject, Reference, Reference | None], Measured]
     needs: frozenset[str]  # keys of NEEDS
-    compares: bool = True  # with the reference; the score's name then contains its split
-    uses_features: bool = True  # the score's name then contains the feature extractor
+    compares: bool = True  # whether it uses the reference; then the score's name contains its split
+    uses_features: bool = True  # then the score's name contains the feature extractor
     by_default: bool = True  # whether "auto" includes it
 
 

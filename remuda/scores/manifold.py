@@ -1,10 +1,10 @@
-"""Precision, recall, density and coverage: are the samples realistic, and do they cover the data?
+"""Compute precision, recall, density and coverage, which measure realism and variety of samples.
 
-Kynkäänniemi et al., "Improved precision and recall metric for assessing generative models", 2019:
-the manifold of a set of images is the union of balls around all images, each of which just reaches
-the image's k-th nearest neighbour in the set.
-Naeem et al., "Reliable fidelity and diversity metrics for generative models", 2020: density and
-coverage, which are robust against a single outlier with a very large ball.
+Precision and recall are from Kynkäänniemi et al., "Improved precision and recall metric for
+assessing generative models", 2019. The manifold of a set of images is the union of balls around all
+images. Each ball just reaches the image's k-th nearest neighbour in the set.
+Density and coverage are from Naeem et al., "Reliable fidelity and diversity metrics for generative
+models", 2020. They are robust against a single outlier with a very large ball.
 """
 
 from typing import NamedTuple
@@ -20,17 +20,17 @@ from remuda.scores.distances import blocks, blocks_of_pairs, slack
 class Result(NamedTuple):
     """The four scores."""
 
-    precision: float  # part of the generated images that lie in the ball of a real one
-    recall: float  # part of the real images that lie in the ball of a generated one
-    density: float  # mean number of real balls around a generated image, over k; may exceed 1
-    coverage: float  # part of the real images with a generated one in their ball
+    precision: float  # fraction of generated images that lie in the ball of a real image
+    recall: float  # fraction of real images that lie in the ball of a generated image
+    density: float  # mean number of real balls around a generated image, divided by k
+    coverage: float  # fraction of real images with a generated image in their ball
 
 
 def manifold_scores(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
     """Return all four scores with k = num_neighbours; Kynkäänniemi et al. use 3, Naeem et al. 5.
 
-    Balls are closed, as in the first paper. All four scores depend on both counts: compare them at
-    equal counts.
+    Balls are closed, as in the first paper. All four scores depend on the numbers of real and
+    generated images, so compare them only at equal numbers. Density may exceed 1.
     """
     if num_neighbours < 1:
         raise UserError(
@@ -43,7 +43,7 @@ def manifold_scores(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Resu
     ties = slack(real)
     real_radii = squared_radii(real, num_neighbours) + ties
     fake_radii = squared_radii(fake, num_neighbours) + ties
-    # for each generated image, the number of real balls that it lies in
+    # Count the real balls that each generated image lies in.
     num_balls = torch.zeros(len(fake), dtype=torch.int64, device=real.device)
     recalled = torch.zeros(len(real), dtype=torch.bool, device=real.device)
     covered = torch.zeros_like(recalled)

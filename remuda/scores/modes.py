@@ -1,4 +1,4 @@
-"""Count the modes that generated points cover; the modes of `ring` and `grid` are known.
+"""Count the modes of `ring` and `grid` that generated points cover.
 
 The measures are those of Srivastava et al., "VEEGAN", 2017, and of Lin et al., "PacGAN", 2018.
 Points and centres are scaled into (-1, 1), as the data set stores them and generators make them.
@@ -14,27 +14,27 @@ from remuda.data.synthetic import Modes
 from remuda.errors import UserError
 from remuda.scores.checks import check_features
 
-# A sample is of high quality within this many standard deviations of the nearest centre. 98.9 % of
-# the data are: 1 - exp(-3^2 / 2).
+# A sample within this many standard deviations of the nearest centre has high quality. This holds
+# for 98.9 % of the data: 1 - exp(-3^2 / 2).
 NUM_DEVIATIONS = 3.0
 
-# A mode is covered when its high-quality samples are at least this part of its fair share,
-# n / modes. The papers require one sample, but uniform noise puts one or two of 2,500 samples near
-# each mode of the grid, and would cover 21 of 25. A tenth of the fair share is 10 samples there,
-# which noise almost never reaches.
+# A mode is covered if its number of high-quality samples is at least this fraction of its fair
+# share, n / modes. The papers require only one sample. But uniform noise puts one or two of 2,500
+# samples near each mode of the grid, and would cover 21 of 25 modes. On the grid, a tenth of the
+# fair share is 10 samples, which noise almost never reaches.
 COVERED = 0.1
 MIN_SHARE = 10  # samples per mode; with fewer, a perfect generator may miss a mode by chance
 
 
 class ModeResult(NamedTuple):
-    """Scores of points."""
+    """The scores of generated points."""
 
     num_modes: int
     num_covered: int
-    high_quality: float  # part of the samples
-    # distance between the shares of the samples nearest to each mode and equal shares, 0 to 1
+    high_quality: float  # fraction of the samples
+    # distance between equal shares and the shares of samples nearest to each mode, 0 to 1
     total_variation: float
-    reverse_kl: float  # of the same shares: KL(generated || equal), 0 to log(num_modes)
+    reverse_kl: float  # KL(generated || equal) of the same shares, 0 to log(num_modes)
 
 
 def mode_scores(points: Tensor, modes: Modes) -> ModeResult:

@@ -1,4 +1,4 @@
-"""Find the training images nearest to each sample, and measure whether the generator copies."""
+"""Find the nearest training images of each sample, and measure copying by the generator."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from remuda.errors import UserError
 from remuda.scores.checks import check_features, check_rows
 from remuda.scores.distances import blocks
 
-_CHUNK = 256  # queries whose neighbours are compared coordinate by coordinate at once
+_CHUNK = 256  # queries compared with their neighbours by coordinates at once
 
 
 class Neighbours(NamedTuple):
@@ -21,15 +21,15 @@ class Neighbours(NamedTuple):
 
 
 class Copying(NamedTuple):
-    """How close samples are to the training set."""
+    """Measures of how close samples are to the training set."""
 
-    fraction: float  # of the samples that are nearer to the training set than the threshold
-    threshold: float  # quantile of the distances of held-out images
-    median_ratio: float  # median distance of samples over that of held-out images; copies: near 0
+    fraction: float  # fraction of samples closer to the training set than the threshold
+    threshold: float  # quantile of the held-out images' distances
+    median_ratio: float  # median distance, samples / held-out images; near 0 for copies
 
 
 def pixels(images: Tensor) -> Tensor:
-    """Return images (n, C, H, W) as rows of float32 in [-1, 1], to find neighbours by pixels."""
+    """Flatten images (n, C, H, W) to float32 rows in [-1, 1], to find neighbours by pixels."""
     return to_unit(images).flatten(1)
 
 
@@ -60,9 +60,9 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
     """Measure how many generated images are closer to a training image than new real images are.
 
     The threshold is a quantile of the distances from held-out real images (the test split) to their
-    nearest training images. A generator that has learnt the distribution puts about that quantile
-    of its samples below the threshold, so a much larger fraction means copies. A blurred or poor
-    generator stays far from all images and gets a fraction of 0: this measures copying, not
+    nearest training images. A generator that has learnt the distribution puts about that
+    fraction of its samples below the threshold, so a much larger fraction means copies. The samples
+    of a poor generator are far from all images and give a fraction of 0: this measures copying, not
     quality. The held-out images must not be duplicates of training images.
     """
     if not 0 < quantile < 1:

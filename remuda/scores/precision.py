@@ -1,4 +1,4 @@
-"""Make feature extractors compute in full float32, with the same bits each time."""
+"""Make feature extractors compute in full float32, with bit-identical results every time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import torch
 
 @contextmanager
 def full_float32(device: torch.device) -> Iterator[None]:
-    """Turn off TF32 and nondeterministic algorithms, whatever the run uses for training.
+    """Turn off TF32 and nondeterministic algorithms, even if the run trains with them.
 
     On a GPU, PyTorch computes convolutions in TF32 by default. A CPU needs no change.
     """
@@ -28,7 +28,7 @@ def full_float32(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
-    """Use one thread on a CPU, so that sums have the same order for any number of threads."""
+    """Use one thread on a CPU, because the order of sums depends on the number of threads."""
     before = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Prepare the real images that samples are compared with; compute and cache their features."""
+"""Prepare the reference, the real images to compare samples with, and cache its features."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from remuda.scores.features import cache
 from remuda.scores.gaussian import Gaussian
 from remuda.system.text import Notify
 
-SAMPLE = 10_000  # images whose features are kept; mean and covariance are those of all images
+SAMPLE = 10_000  # images whose features are kept; mean and covariance use all images
 _CHUNK = 5_000  # images per update of the statistics
 
 
@@ -24,15 +24,15 @@ _CHUNK = 5_000  # images per update of the statistics
 class Reference:
     """One split of the data, with its features."""
 
-    name: str  # of the data set
+    name: str  # name of the data set
     split: str
     images: Tensor
     labels: Tensor
-    digest: str  # of the images
-    key: str  # digest of images and labels, which decide the images whose features are kept
-    gaussian: Gaussian | None  # of the features of all images; None without a feature extractor
+    digest: str  # digest of the images
+    key: str  # digest of images and labels, which determine the images whose features are kept
+    gaussian: Gaussian | None  # statistics of all features; None without a feature extractor
     features: Features | None  # of the images at ``rows``
-    rows: Tensor  # spread evenly over the classes
+    rows: Tensor  # indices of images, spread evenly over the classes
 
     @property
     def sample_labels(self) -> Tensor:

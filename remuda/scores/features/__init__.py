@@ -1,1 +1,1 @@
-"""Feature extractors: trained networks that turn images into features for scores."""
+"""Provide feature extractors: trained networks that turn images into features for scores."""

@@ -1,4 +1,4 @@
-"""Keep trained classifiers and features of reference images between runs."""
+"""Cache trained classifiers and the features of reference images between runs."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
         save_file(stored, temporary, facts)
-        # The library makes the file private, but colleagues read it too.
+        # The library makes the file private, but other users of a shared cache must read it.
         temporary.chmod(path.parent.stat().st_mode & 0o666)
         disk.sync(temporary)
         temporary.replace(path)

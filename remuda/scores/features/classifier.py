@@ -1,7 +1,7 @@
 """Use a classifier of the data as feature extractor, as MD-GAN does for its MNIST score and FID.
 
-It is trained once for each data set and kept in a cache; it is trained again only if the data or
-the recipe changes. The package contains the classifier of the digits; ``ship()`` makes it.
+The classifier is trained once for each data set and cached. It is trained again only if the data or
+the recipe changes. The package contains the classifier for the digits; ``ship()`` creates it.
 """
 
 import re
@@ -22,11 +22,11 @@ from remuda.scores.features.lenet import LeNet, Recipe, extract, fit
 from remuda.system.text import Notify, ignore
 
 RECIPE = Recipe()
-SIZES = range(8, 65)  # pixels per side that the recipe supports
+SIZES = range(8, 65)  # image sides in pixels that the recipe supports
 
 
 class Classifier(FeatureExtractor):
-    """Extract the values of the hidden layer, and the probabilities of the data's classes."""
+    """Extract the values of the hidden layer and the class probabilities."""
 
     precision = "fp32"
     has_head = True
@@ -35,7 +35,7 @@ class Classifier(FeatureExtractor):
         self, name: str, shape: tuple[int, int, int], network: LeNet, accuracy: float | None
     ):
         self.name = name
-        self.shape = shape  # of an image
+        self.shape = shape  # shape of an image
         self.network = network
         self.accuracy = accuracy  # on the test split, 0..1; None if the data have no test split
         self.digest = tensor_digest(network.state_dict())
@@ -58,7 +58,7 @@ def train_classifier(
     seed: int = 0,
     recipe: Recipe = RECIPE,
 ) -> Classifier:
-    """Train a classifier; the same data, seed, machine and device give the same bits."""
+    """Train a classifier; the same data, seed, machine and device give bit-identical weights."""
     _check(train)
     network = LeNet(train.shape, len(train.classes), recipe)
     fit(network, train, recipe, seed, device)
@@ -79,9 +79,9 @@ def find_classifier(
 ) -> Classifier:
     """Return the classifier of a run's data: from the package, from the cache, or trained now.
 
-    It has the size and channels of the run's images. It is trained on the whole training split,
-    even if the run has a limit. ``notify`` receives a message when training starts and ends, and
-    when a file cannot be used or kept.
+    It takes images with the size and channels of the run's images. It is trained on the whole
+    training split, even if the run sets data.limit. ``notify`` receives a message when training
+    starts and ends, and when a file cannot be used or written.
     """
     train = load(replace(config, limit=0))
     _check(train)
@@ -153,7 +153,7 @@ def ship() -> Path:
 def classifier_name(dataset_name: str) -> str:
     """Return a name such as lenet-mnist.
 
-    For a folder of images it is the folder's name without the separators of score names.
+    For a folder of images, use the folder's name without the separators of score names.
     """
     if dataset_name.startswith(FOLDER):
         dataset_name = Path(dataset_name.removeprefix(FOLDER)).expanduser().resolve().name

@@ -19,21 +19,21 @@ SHIPPED = Path(__file__).parent / "weights"
 
 @dataclass(frozen=True, kw_only=True)
 class Stamp:
-    """What a classifier was trained on, and how."""
+    """Identify the data and the recipe that a classifier was trained with."""
 
     name: str
     data: str  # digest of the training images and labels
-    recipe: str  # digest of recipe and seed
+    recipe: str  # digest of the recipe and the seed
 
 
 class Kept(NamedTuple):
-    """The facts that a file holds in addition to the weights."""
+    """The facts that a file contains in addition to the weights."""
 
     accuracy: float | None
 
 
 class Unusable(Exception):
-    """Report that a file exists but cannot be used; the text says why."""
+    """Report that a file exists but cannot be used; the message gives the reason."""
 
 
 def shipped(stamp: Stamp) -> Path:
@@ -47,13 +47,13 @@ def cached(stamp: Stamp) -> Path:
 
 
 def read(path: Path, stamp: Stamp, network: nn.Module) -> Kept | None:
-    """Load the weights of a file into the network; None if no file has this stamp."""
+    """Load the weights of a file into the network; return None if no file has this stamp."""
     if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as file:
             facts = file.metadata() or {}
-            # Clone them, because arithmetic libraries may round differently on memory that is not
+            # Clone them, because arithmetic libraries may round differently if memory is not
             # aligned like that of a new tensor.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         if any(facts[key] != value for key, value in asdict(stamp).items()):

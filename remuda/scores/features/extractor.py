@@ -18,7 +18,7 @@ def find_extractor(
 ) -> FeatureExtractor:
     """Return Inception for colour images, otherwise a classifier of the data's own classes.
 
-    ``classifier="train"`` uses a classifier for colour images too.
+    With ``classifier="train"``, use a classifier for colour images too.
     """
     if classifier == "auto" and shape[0] == 3:
         return find_inception(data.path, device)

@@ -1,9 +1,9 @@
-"""The Inception network of 2015-12-05, the feature extractor of FID, KID and the Inception score.
+"""Extract features for FID, KID and the Inception score with the Inception network of 2015-12-05.
 
-The protocol is that of pytorch-fid: bytes are scaled to [0, 1], resized to 299 x 299 (bilinear,
-between the centres of pixels, no antialiasing) and mapped to [-1, 1]; the features are the 2048
-means of the last block ("pool3"); all arithmetic is float32. Probabilities are the softmax of the
-1008 products *without* the head's bias, as in the code published with the Inception score.
+The protocol is the same as in pytorch-fid. Bytes are scaled to [0, 1], resized to 299 x 299
+(bilinear between pixel centres, without antialiasing) and mapped to [-1, 1]. The features are the
+2048 means of the last block ("pool3"). All arithmetic is float32. Probabilities are the softmax of
+the 1008 products *without* the head's bias, as in the code published with the Inception score.
 """
 
 import torch
@@ -28,7 +28,7 @@ class Inception(FeatureExtractor):
     def __init__(self, weights: inception_files.Weights, device: torch.device):
         self.digest = weights.digest
         self._device = device
-        # Channels last takes two thirds of the time on a CPU.
+        # On a CPU, the channels-last layout reduces the time by a third.
         self._layout = torch.channels_last if device.type == "cpu" else torch.contiguous_format
         network: nn.Module = weights.network.to(device)
         # The stubs lack memory_format.
@@ -56,8 +56,8 @@ class Inception(FeatureExtractor):
 def find_inception(data_path: str, device: torch.device, *, needs_head: bool = False) -> Inception:
     """Return the network with weights from data_path ("" = not set), $REMUDA_DATA or the cache.
 
-    The public file is preferred to the folded one, and downloaded if neither is found. With
-    ``needs_head`` the folded file, which gives features but no probabilities, is an error.
+    Prefer the public file to the folded one, and download it if neither is found. With
+    ``needs_head``, raise if only the folded file is found, because it gives no probabilities.
     """
     folders = inception_files.data_folders(data_path)
     path = inception_files.locate(folders) or inception_files.fetch(folders)

@@ -1,4 +1,4 @@
-"""Find the weights of the Inception network on disk, or download them, and read them."""
+"""Find or download the weights of the Inception network, and read them."""
 
 import hashlib
 import http.client
@@ -26,7 +26,8 @@ from remuda.scores.features.inception_layers import (
 )
 
 PUBLIC = "pt_inception-2015-12-05-6726825d.pth"
-# The public file's SHA-256 starts with these digits of its name; no other checksum is published.
+# The SHA-256 of the public file starts with these digits, which are part of its name. No other
+# checksum is published.
 SHA256 = "6726825d"
 FOLDED = tuple(f"fid_inception_2015-12-05_fused_{kind}.safetensors" for kind in ("fp32", "fp16"))
 FOLDER = "inception"  # in a data folder; the file may also be in the data folder itself
@@ -42,9 +43,9 @@ _REMEDY = "delete it to download the public file, or replace it with a good copy
 class Weights(NamedTuple):
     """The content of a file, ready for use."""
 
-    network: nn.Module  # images in [-1, 1] to features, on the CPU
+    network: nn.Module  # maps images in [-1, 1] to features, on the CPU
     head: Tensor | None  # (1008, 2048); only the public file has it
-    digest: str  # of the tensors as they are in the file
+    digest: str  # digest of the tensors as stored in the file
 
 
 def data_folders(data_path: str) -> list[Path]:
@@ -54,7 +55,7 @@ def data_folders(data_path: str) -> list[Path]:
 
 
 def locate(folders: list[Path]) -> Path | None:
-    """Return the public file, which has a head, from any of the folders; otherwise a folded one."""
+    """Return the public file, which has a head, from any folder; else a folded file or None."""
     for name in (PUBLIC, *FOLDED):
         for folder in folders:
             for path in (folder / FOLDER / name, folder / name):
@@ -67,7 +68,7 @@ def fetch(folders: list[Path]) -> Path:
     """Download the public file into the first writable folder, one process at a time."""
     target = files.first_writable(SOURCE, folders)
     with download.lock(target / f".{FOLDER}.lock"):
-        found = locate(folders)  # another process may have been faster
+        found = locate(folders)  # another process may have downloaded it meanwhile
         if found is not None:
             return found
         url = download.mirrors(SOURCE)[0] + PUBLIC
@@ -93,8 +94,8 @@ def read(path: Path) -> Weights:
     if path.suffix == ".pth":
         return _read_public(path)
     try:
-        # Clone them, because arithmetic libraries may round differently on memory that is not
-        # aligned like that of a new tensor.
+        # Clone them, because arithmetic libraries may round differently if memory is not aligned
+        # like that of a new tensor.
         tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read as safetensors ({error}): {_REMEDY}") from error
@@ -130,7 +131,7 @@ def _read_public(path: Path) -> Weights:
 
 
 def _complaint(path: Path) -> str | None:
-    """Return what is wrong with the checksum of a public file, or None."""
+    """Describe the checksum error of a public file; return None if the checksum is correct."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found.startswith(SHA256):

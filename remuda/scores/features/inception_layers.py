@@ -1,10 +1,10 @@
-"""Inception v3 as in the TensorFlow graph of 2015-12-05, which defines FID.
+"""Build Inception v3 as in the TensorFlow graph of 2015-12-05, which defines FID.
 
-Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016. The graph differs
-from the paper in two points: average pools exclude the border from the mean, and the last block
-pools with the maximum. Every BatchNorm is folded into the convolution before it, so a layer is a
-convolution with a bias, and a ReLU. Each layer knows its name in the two files that weights come
-from: the public one (with BatchNorm) and the folded one.
+The network is that of Szegedy et al., "Rethinking the Inception Architecture for Computer Vision",
+2016. The graph differs from the paper in two points: average pools exclude the border from the
+mean, and the last block uses a maximum pool. Every BatchNorm is folded into the convolution before
+it, so a layer is a convolution with a bias, followed by a ReLU. Each layer knows its name in the
+two weight files: the public file (with BatchNorm) and the folded file.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Names(NamedTuple):
 
 
 class Layer(nn.Module):
-    """A convolution with a bias, and a ReLU."""
+    """Apply a convolution with a bias, then a ReLU."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Layer(nn.Module):
 
 
 class Parallel(nn.Module):
-    """Branches with the same input; their outputs are joined along the channels."""
+    """Apply several branches to the same input, and concatenate their output channels."""
 
     def __init__(self, *branches: nn.Module):
         super().__init__()
@@ -116,12 +116,12 @@ def _shrink_to_17(names: Names) -> nn.Module:
 
 
 def _wide(names: Names, num_in: int, num_out: int) -> Layer:
-    """Build a convolution over seven pixels of a row."""
+    """Build a convolution over seven pixels in a row."""
     return Layer(names, num_in, num_out, (1, 7), padding=(0, 3))
 
 
 def _tall(names: Names, num_in: int, num_out: int) -> Layer:
-    """Build a convolution over seven pixels of a column."""
+    """Build a convolution over seven pixels in a column."""
     return Layer(names, num_in, num_out, (7, 1), padding=(3, 0))
 
 
@@ -189,9 +189,9 @@ def _block_8(names: Names, num_in: int, pool: nn.Module) -> nn.Module:
 
 
 def build() -> nn.Sequential:
-    """Build the network from images (n, 3, 299, 299) in [-1, 1] to features (n, 2048).
+    """Build the network that maps images (n, 3, 299, 299) in [-1, 1] to features (n, 2048).
 
-    It has no weights yet; they come from a file.
+    The network has no weights yet; load them from a file.
     """
     with torch.device("meta"):  # draws no initial weights, so the random state does not change
         return nn.Sequential(
@@ -218,7 +218,7 @@ def layers(network: nn.Module) -> list[Layer]:
 
 
 def fold(weights: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of one convolution that replaces name.conv and name.bn."""
+    """Return the weight and bias of the convolution that replaces name.conv and name.bn."""
     norm = {
         key: weights[f"{name}.bn.{key}"].double()
         for key in ("weight", "bias", "running_mean", "running_var")

@@ -1,9 +1,9 @@
 """Build and train a small convolutional classifier.
 
-It follows LeCun et al., "Gradient-based learning applied to document recognition", 1998:
-convolutions of 5 x 5, each with a ReLU and a 2 x 2 pool; a hidden layer, whose values are the
-features; the classes. The number of training steps is fixed, so the time does not depend on the
-number of images: for MNIST it is 46 seconds on one core.
+It follows LeCun et al., "Gradient-based learning applied to document recognition", 1998. It has
+5 x 5 convolutions, each with a ReLU and a 2 x 2 pool, a hidden layer, and an output layer. The
+features are the values of the hidden layer. The number of training steps is fixed, so the training
+time does not depend on the number of images. Training on MNIST takes 46 seconds on one core.
 """
 
 import math
@@ -24,16 +24,16 @@ _BATCH = 2000  # images per forward pass without gradients
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How the classifier is built and trained; another recipe gives another classifier."""
+    """Define how to build and train the classifier; each recipe gives a different classifier."""
 
     version: int = 1  # increase it if a change to this module changes the weights
-    width: int = 16  # channels of the first convolution; each further one has twice as many
+    width: int = 16  # channels of the first convolution; each later one doubles them
     kernel: int = 5  # pixels per side, odd
     num_features: int = 128
     num_steps: int = 1600
     batch_size: int = 100
-    learning_rate: float = 0.004  # of Adam, at its peak
-    # share of the steps in which the rate rises linearly to the peak; then it falls linearly to 0
+    learning_rate: float = 0.004  # peak learning rate of Adam
+    # fraction of steps in which the rate rises linearly to its peak; it then falls linearly to 0
     warm_up: float = 0.2
     shift: int = 16  # every batch is shifted by up to size // shift pixels in each direction
 
@@ -56,7 +56,7 @@ class LeNet(nn.Module):
         layers: list[nn.Module] = []
         num_out = recipe.width
         padding = recipe.kernel // 2
-        # At least two convolutions, until at most 8 x 8 pixels are left.
+        # Add at least two convolutions, and more until at most 8 x 8 pixels are left.
         while len(layers) < 2 * 3 or max(height, width) > 8:
             conv = nn.Conv2d(num_in, num_out, recipe.kernel, padding=padding, device="meta")
             layers += [conv, nn.ReLU(), nn.MaxPool2d(2)]
@@ -84,7 +84,7 @@ def initialize(network: LeNet, seed: int, device: torch.device) -> None:
 
 
 def fit(network: LeNet, train: Dataset, recipe: Recipe, seed: int, device: torch.device) -> None:
-    """Train the network from the initial weights of the seed."""
+    """Train the network, starting from initial weights drawn with the seed."""
     initialize(network, seed, device)
     images, labels = train.images.to(device), train.labels.to(device)
     batches = _batches(len(labels), recipe, seed).to(device)
@@ -102,7 +102,7 @@ def fit(network: LeNet, train: Dataset, recipe: Recipe, seed: int, device: torch
 
 
 def _batches(count: int, recipe: Recipe, seed: int) -> Tensor:
-    """Return indices (steps, batch): successive random orders of all images."""
+    """Return image indices (steps, batch), taken from successive random orders of all images."""
     wanted = recipe.num_steps * recipe.batch_size
     orders = [
         random.permutation(torch.tensor(random.key(seed, "classifier/order", epoch)), count)
@@ -112,7 +112,7 @@ def _batches(count: int, recipe: Recipe, seed: int) -> Tensor:
 
 
 def _shifts(train: Dataset, recipe: Recipe, seed: int) -> list[tuple[int, int]]:
-    """Return for each step the pixels to shift images down and to the right."""
+    """Return how many pixels to shift images down and to the right in each step."""
     key = torch.tensor(random.key(seed, "classifier/shift"))
     _, height, width = train.shape
     limit = torch.tensor([height // recipe.shift, width // recipe.shift])
@@ -121,10 +121,10 @@ def _shifts(train: Dataset, recipe: Recipe, seed: int) -> list[tuple[int, int]]:
 
 
 def _shifted(images: Tensor, down: int, right: int) -> Tensor:
-    """Shift images; pixels that enter at the border repeat it."""
+    """Shift images; fill new pixels with copies of the border pixels."""
     if down == right == 0:
         return images
-    # left, right, top, bottom
+    # The order is left, right, top, bottom.
     padding = max(right, 0), max(-right, 0), max(down, 0), max(-down, 0)
     height, width = images.shape[-2:]
     top, left = max(-down, 0), max(-right, 0)
