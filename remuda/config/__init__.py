@@ -1,7 +1,8 @@
-"""A run's configuration: frozen dataclasses, TOML in and out, ``--set section.key=value``.
+"""The configuration of a run: frozen dataclasses, TOML files, and ``--set section.key=value``.
 
-Each section is a dataclass; in the sections networks and strategy the key ``name`` chooses the
-class. Unknown names are errors that suggest the nearest known name; nothing is converted silently.
+Each section is a dataclass. In the sections networks and strategy, the key ``name`` chooses the
+class. An unknown name raises an error that suggests the nearest known name. Values are never
+converted silently.
 """
 
 from remuda.config.deprecated import DEPRECATED, DEPRECATED_VALUES, DeprecatedSetting

@@ -1,4 +1,4 @@
-"""Old names of settings, which still work for one version but cause a warning."""
+"""Translate old names of settings, which still work for one version but cause a warning."""
 
 import warnings
 from typing import Any
@@ -10,11 +10,11 @@ DEPRECATED_VALUES = {"engine.on_failure": {"rehome": "move"}}  # key: old value:
 
 
 class DeprecatedSetting(FutureWarning):
-    """Warn that a setting has a new name; each old name is reported once."""
+    """The warning that a setting has a new name. Each old name causes one warning."""
 
 
 def current_names(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings by their current names, and warn about old names and values."""
+    """Return the settings under their current names, and warn about old names and values."""
     result = {key: dict(v) if isinstance(v, dict) else v for key, v in values.items()}
     for old, new in DEPRECATED.items():
         section, old_key, new_key = *old.split("."), new.split(".")[1]
@@ -22,7 +22,7 @@ def current_names(values: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(table, dict) or old_key not in table:
             continue
         if new_key in table:
-            raise UserError(f"{old} is the old name of {new}, and both are set: remove {old}")
+            raise UserError(f"{old} is the old name of {new}, but both are set: remove {old}")
         _warn(f"{old} is deprecated: use {new}")
         # The new key takes the position of the old one, so that the table keeps its order.
         result[section] = {new_key if k == old_key else k: v for k, v in table.items()}
@@ -37,5 +37,5 @@ def current_names(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warn(message: str) -> None:
-    # All warnings come from this line: Python shows each message once per line.
+    # Python shows each message once per line of code, so issue all warnings from this line.
     warnings.warn(message, DeprecatedSetting, stacklevel=1)

@@ -15,7 +15,7 @@ from remuda.networks import NETWORKS
 from remuda.scores.config import ScoreConfig
 from remuda.strategies import STRATEGIES
 
-# Sections whose key ``name`` chooses the class, and sections of one class.
+# In NAMED sections, the key ``name`` chooses the class. PLAIN sections have a fixed class.
 NAMED = cast(dict[str, Mapping[str, type]], {"networks": NETWORKS, "strategy": STRATEGIES})
 PLAIN: dict[str, type] = {
     "data": DataConfig,
@@ -26,7 +26,7 @@ PLAIN: dict[str, type] = {
 
 
 def from_dict(values: dict[str, Any]) -> RunConfig:
-    """Return the configuration that nested dicts describe, as read from TOML."""
+    """Return the configuration that nested dicts, such as those of a TOML file, describe."""
     sections = [f.name for f in fields(RunConfig)]
     check_known(values, sections, "section")
     values = current_names(values)
@@ -47,7 +47,7 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """Return nested dicts with every setting written out: the inverse of ``from_dict``."""
+    """Return nested dicts with every setting, including defaults; inverts ``from_dict``."""
     values: dict[str, Any] = {"about": config.about, "paper": config.paper}
     for section in PLAIN:
         values[section] = unstructure(getattr(config, section))
@@ -59,7 +59,7 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def to_toml(config: RunConfig) -> str:
-    """Return the text of a TOML file with every setting written out."""
+    """Return the text of a TOML file with every setting, including defaults."""
     import tomli_w
 
     return tomli_w.dumps(to_dict(config))
@@ -78,8 +78,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     """Return the values with every "section.key=value" applied.
 
-    A value that is not valid TOML is taken as text. If an assignment chooses another class in the
-    sections networks and strategy, settings that the new class does not have are dropped.
+    A value that is not valid TOML becomes text. If an assignment chooses another class in the
+    sections networks or strategy, settings that the new class does not have are dropped.
     """
     result = current_names(values)
     for section, given in current_names(_parse(assignments)).items():
@@ -117,8 +117,8 @@ def _name_of(section: str, part: object) -> str:
             return name
     known = {"networks": "NETWORKS", "strategy": "STRATEGIES"}[section]
     raise UserError(
-        f"{type(part).__name__} has no name in the section {section}, so its record could not be "
-        f'read again: register it with remuda.{known}["NAME"] = {type(part).__name__}'
+        f"{type(part).__name__} has no name in the section {section}, so the run could not be "
+        f'loaded again: register it with remuda.{known}["NAME"] = {type(part).__name__}'
     )
 
 

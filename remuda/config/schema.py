@@ -1,7 +1,8 @@
-"""Turn tables into dataclasses strictly: unknown keys and wrong types are errors.
+"""Convert tables to dataclasses strictly: unknown keys and wrong types are errors.
 
-Nothing is converted silently, except a whole number where any number is expected. Every error is
-one sentence that names the key, such as ``strategy.batch_size: expected a whole number, not 1.5``.
+The only silent conversion is from a whole number to a floating-point number. Every error message
+is one sentence that names the key, such as ``strategy.batch_size: expected a whole number, not
+1.5``.
 """
 
 import difflib
@@ -19,7 +20,7 @@ from remuda.errors import UserError
 def structure(section: str, cls: type, table: dict[str, Any], *, has_name: bool = False) -> Any:
     """Return an instance of ``cls`` with the settings of a section's table.
 
-    ``has_name``: the key ``name`` is known although the class has no such field.
+    With ``has_name``, the table may contain the key ``name`` although the class has no such field.
     """
     known = [f.name for f in fields(cls) if f.init]
     check_known(table, ["name", *known] if has_name else known, f"key in [{section}]", section)
@@ -30,7 +31,7 @@ def structure(section: str, cls: type, table: dict[str, Any], *, has_name: bool 
 
 
 def unstructure(part: Any) -> dict[str, Any]:
-    """Return the table of a section with every setting written out."""
+    """Return the table of a section with every setting, including defaults."""
     return _converter.unstructure(part)
 
 
@@ -44,14 +45,14 @@ def check_known(given: Iterable[str], known: Iterable[str], kind: str, section: 
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a hint for a mistyped name: the nearest known name, or all of them."""
+    """Return a hint for a mistyped name: the nearest known name, or all known names."""
     known = list(known)
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
 
 
 def _first_complaint(error: BaseException, path: str) -> str:
-    """Return the first leaf of cattrs' tree of errors as a sentence with the key's full name."""
+    """Return the first error in a cattrs error tree as a sentence with the key's full name."""
     if isinstance(error, ClassValidationError):
         with_notes, without_notes = error.group_exceptions()
         if with_notes:

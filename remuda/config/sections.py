@@ -1,6 +1,6 @@
-"""The sections of a configuration as frozen dataclasses; each checks its own settings.
+"""Define the sections of a configuration as frozen dataclasses that check their own settings.
 
-The sections data and scores are defined by their packages. The sections networks and strategy are
+The packages data and scores define their own sections. The sections networks and strategy are
 instances of the classes in ``NETWORKS`` and ``STRATEGIES``.
 """
 
@@ -27,22 +27,22 @@ class EngineConfig:
 
     # stacked: all members in this process; mpi: spread over the ranks of an MPI job
     name: str = "stacked"
-    # mpi: ranks to start; 0 = as many as a launcher or batch job provides, else 1
+    # mpi: ranks to start; 0 = as many as the launcher or batch job provides, otherwise 1
     ranks: int = 0
-    # mpi: the library reads rows directly from GPU memory; false: they are copied to the host
+    # mpi: whether the library reads rows directly from GPU memory; false: copy them to the host
     cuda_aware: bool = False
-    device: str = "auto"  # auto (a GPU if one is found), cpu, cuda, cuda:1, ...
+    device: str = "auto"  # auto (a GPU if available), cpu, cuda, cuda:1, ...
     # loop: members one after the other (auto on a CPU); vmap: as one batch (auto on a GPU)
     layout: Literal["auto", "loop", "vmap"] = "auto"
-    compile: bool = True  # on a GPU: compile the herd's step and replay it from a CUDA graph
+    compile: bool = True  # on a GPU: compile the training step and replay it from a CUDA graph
     # precision of matrix products; auto: bf16 if compiled on a GPU
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
     chunk: int = 0  # members stacked at a time; 0 = all, or fewer if memory is short
-    # on a GPU: use only algorithms that repeat to the bit, so that resume is exact there too
+    # on a GPU: use only deterministic algorithms, so that a resumed run is bit-identical
     deterministic: bool = False
     # mpi: what happens to the members of a lost rank
     on_failure: Literal["auto", "drop", "move", "stop"] = "auto"
-    # CPU threads; 0 = PyTorch's choice, at most the cores that this process may use
+    # CPU threads; 0 = PyTorch's default, limited to the cores that this process may use
     threads: int = 0
     # mpi: seconds, >= 1; a rank that is silent for longer is reported as delayed
     heartbeat_timeout: float = 15.0
@@ -74,16 +74,16 @@ class EngineConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig:
-    """How long to train which population, and what to save when."""
+    """The population, the length of the training, and how often to save."""
 
     rounds: int = 10  # rounds to train, >= 1
-    members: int = 0  # size of the population; 0 = what the strategy and the data suggest
-    seed: int = 0  # seeds every random draw
+    members: int = 0  # size of the population; 0 = the strategy's default for the data
+    seed: int = 0  # seed of all random numbers
     checkpoint_every: int = 10  # rounds between checkpoints, >= 1; the last round always gets one
     keep_checkpoints: int = 3  # newest checkpoints to keep, >= 1
     sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one
     tensorboard: bool = False  # also write TensorBoard's event files
-    # ids of the members that were lost with their data; set by the run
+    # ids of the members that were lost with their data; the run sets this itself
     lost: tuple[int, ...] = ()
 
     def __post_init__(self):
@@ -93,7 +93,7 @@ class LoopConfig:
         if self.members < 0:
             raise UserError(f"run.members must be at least 0, not {self.members}")
         if len(set(self.lost)) < len(self.lost):
-            raise UserError(f"run.lost={list(self.lost)} names a member twice: leave one out")
+            raise UserError(f"run.lost={list(self.lost)} names a member twice: remove one")
         known = range(self.members + len(self.lost))
         if self.lost and not (self.members and set(self.lost) <= set(known)):
             raise UserError(
@@ -107,7 +107,7 @@ class LoopConfig:
         return [i for i in range(num_members + len(self.lost)) if i not in self.lost]
 
 
-# The classes of the sections networks and strategy if no name is given.
+# The default for ``name`` in the sections networks and strategy.
 DEFAULT_NAMES = {"networks": "dcgan", "strategy": "standalone"}
 
 
@@ -123,8 +123,8 @@ def _default_strategy() -> "Strategy":
 class RunConfig:
     """Everything that determines a run."""
 
-    about: str = ""  # one sentence for people
-    paper: dict[str, Any] = field(default_factory=dict)  # a paper's results of this experiment
+    about: str = ""  # one sentence that describes the run
+    paper: dict[str, Any] = field(default_factory=dict)  # a paper's results for this experiment
     data: DataConfig = field(default_factory=DataConfig)
     networks: "Networks" = field(default_factory=_default_networks)
     strategy: "Strategy" = field(default_factory=_default_strategy)

@@ -1,4 +1,4 @@
-"""Engines: where members live and how rows travel."""
+"""Engines: decide where members live and how their rows travel."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from remuda.engines.mpi.engine import MPIEngine
     from remuda.engines.stacked import Stacked
 
-# The engines by their name in the configuration.
+# Maps engine.name in the configuration to the engine's class.
 ENGINES: Choices["type[Stacked] | type[MPIEngine]"] = Choices(
     {
         "stacked": "remuda.engines.stacked:Stacked",

@@ -1,4 +1,4 @@
-"""Define the contract of an engine: five verbs on rows, and loops that it may compile."""
+"""Define the engine interface: five verbs on rows, and loops that an engine may compile."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Step = Callable[..., tuple[Tree, Tree]]
 
 
 class Engine(ABC):
-    """The place where the axis of members lives, and the verbs by which rows travel along it.
+    """Hosts members, and runs the verbs that compute and move their rows.
 
     *Rows* are trees whose leaves have a leading axis with one entry per member hosted here. Verbs
     return new rows and leave their arguments unchanged.
@@ -26,7 +26,7 @@ class Engine(ABC):
     spans_processes: ClassVar[bool] = False  # whether members may live in several processes
 
     size: int  # members in the whole population
-    members: Sequence[int]  # positions in the population of those hosted here, one per row
+    members: Sequence[int]  # members hosted here, one per row, as positions in the population
     device: torch.device
 
     @classmethod
@@ -40,30 +40,30 @@ class Engine(ABC):
 
     @abstractmethod
     def take(self, rows: Tree, source: Tensor) -> Tree:
-        """Give member i row ``source[i]``, or K rows if source has the shape (size, K)."""
+        """Give member i the row ``source[i]``, or K rows if ``source`` has the shape (size, K)."""
 
     @abstractmethod
     def mean(self, rows: Tree, weights: Tensor) -> Tree:
         """Give every member the weighted mean of the floating-point leaves.
 
-        Other leaves, such as counters and random streams, stay the member's own. The weights have
-        the shape (size,) and any positive sum.
+        Each member keeps its other leaves, such as counters and random streams. The weights have
+        the shape (size,) and may have any positive sum.
         """
 
     @abstractmethod
     def scatter(self, fn: Callable[..., Tree], *server: Any) -> Tree:
-        """Run ``fn`` at the server; row i of its result goes to member i."""
+        """Run ``fn`` on the server, and send row i of its result to member i."""
 
     @abstractmethod
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
-        """Send all rows to the server, whose state becomes ``fn(server, *rows)``."""
+        """Send all rows to the server, and return its new state, ``fn(server, *rows)``."""
 
     def loop(self, step: Step, state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
         """Run ``state, out = step(engine, state, *inputs[s])`` for s = 0, 1, ...
 
-        Return the last state and all outs, stacked. Use it for rounds of many short iterations
-        that call verbs: an engine may compile and replay them. A step must use the engine that it
-        receives, and only tensors from its arguments.
+        Return the last state and the stacked outs of all steps. Use this method for rounds of many
+        short iterations that call verbs: an engine may compile and replay them. A step must use
+        the engine that it receives, and only tensors from its arguments.
         """
         outs = []
         for s in range(trees.leaves(inputs)[0].shape[0]):
@@ -72,11 +72,11 @@ class Engine(ABC):
         return state, trees.stack(outs)
 
     def timed(self, routine: str) -> AbstractContextManager[None]:
-        """Time a ``with`` block under a name that the strategy chooses."""
+        """Time a ``with`` block, and record the time under this name."""
         return nullcontext()
 
     def create(self, fn: Callable[[int], Tree]) -> Tree:
-        """Make rows from ``fn(member)`` for each member hosted here."""
+        """Create one row with ``fn(member)`` for each member hosted here."""
         return trees.to(trees.stack([fn(member) for member in self.members]), self.device)
 
 
@@ -84,8 +84,8 @@ class Pieces(NamedTuple):
     """A step in two pieces, the first of which repeats K times.
 
     All inputs have a leading axis K. The step runs ``carry, out = repeated(carry, *inputs[k])``
-    for k = 0, ..., K - 1, then ``carry, out = last(carry, *inputs[K - 1])``. Both outs are dicts;
-    the out of the step is their union, with the first averaged over k.
+    for k = 0, ..., K - 1, then ``carry, out = last(carry, *inputs[K - 1])``. Both outs are dicts.
+    The out of the step is the union of the last out and the mean of the repeated outs.
     """
 
     repeated: Callable[..., tuple[Tree, dict[str, Tensor]]]
@@ -94,12 +94,12 @@ class Pieces(NamedTuple):
 
 @dataclass(frozen=True)
 class Scan:
-    """A function of one member that is made of equal steps.
+    """A function of one member that repeats the same step.
 
-    Calling it runs ``carry, out = step(carry, *inputs[s])`` for s = 0, 1, ... and stacks the outs.
-    Engines may look inside to stack, compile or replay a single step. ``pieces`` is the same step
-    cut into repeating parts: compile time grows with the length of a program, so a compiler gets
-    each part only once.
+    A call runs ``carry, out = step(carry, *inputs[s])`` for s = 0, 1, ... and stacks the outs.
+    Engines may use ``step`` directly to stack, compile or replay a single step. ``pieces`` is the
+    same step, split into repeating parts. Compile time grows with the length of a program, so the
+    compiler gets each part only once.
     """
 
     step: Callable[..., tuple[Tree, Tree]]

@@ -30,10 +30,10 @@ class Communicator(ABC):
     rank: int  # of this process
     num_ranks: int
     host: str
-    local_rank: int  # position of this rank among those on its host
+    local_rank: int  # position of this rank among the ranks on its host
     num_sharing: int  # ranks that share CPU cores with this one, itself included
-    is_stopping: bool  # whether the user interrupted the run
-    original_ranks: Sequence[int]  # the numbers of the remaining ranks at the start
+    is_stopping: bool  # whether the user has interrupted the run
+    original_ranks: Sequence[int]  # numbers that the remaining ranks had at the start
     lost: Sequence[LostRank]  # in the order in which their failures were noticed
 
     @property
@@ -48,7 +48,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def all_gather(self, facts: Any) -> list[Any]:
-        """Return the facts of every rank, in the order of ranks. Facts are JSON values."""
+        """Return the facts of all ranks, sorted by rank. Facts must be JSON values."""
 
     @abstractmethod
     def max_over_ranks(self, number: int) -> int:
@@ -56,7 +56,7 @@ class Communicator(ABC):
 
     @contextmanager
     def root_first(self) -> Iterator[None]:
-        """Let rank 0 run a block first, for example to download what the others then find."""
+        """Let rank 0 run a block first, for example to download a file that all ranks read."""
         if not self.is_root:
             self.max_over_ranks(0)
         yield
@@ -65,18 +65,18 @@ class Communicator(ABC):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Tell the other ranks that the user stops the run, and abandon pending messages."""
+        """Tell the other ranks that the user stopped the run, and abandon pending messages."""
 
     @abstractmethod
     def recover(self) -> None:
-        """Continue after RanksLost, which every remaining rank raises.
+        """Reconnect the remaining ranks, all of which have raised RanksLost.
 
-        The remaining ranks become ranks 0, 1, ... in their old order.
+        They become ranks 0, 1, ... in their old order.
         """
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until all ranks are done. If a rank fails meanwhile, all raise RanksLost."""
+        """Wait until all ranks are done. If a rank fails meanwhile, the others raise RanksLost."""
 
     @abstractmethod
     def arrange(self, grid: tuple[int, int]) -> None:
@@ -86,7 +86,7 @@ class Communicator(ABC):
     def exchange(
         self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], tag: int
     ) -> None:
-        """Send each rank its buffer, and fill the buffers that come from other ranks."""
+        """Send each outgoing buffer to its rank, and fill each incoming buffer from its rank."""
 
     @abstractmethod
     def upcoming(self, source: int) -> tuple[int, int]:
@@ -94,7 +94,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def add(self, numbers: Tensor) -> None:
-        """Replace float64 numbers in host memory with their sums over all ranks."""
+        """Replace float64 numbers in host memory by their sums over all ranks."""
 
     def __enter__(self) -> Self:
         return self

@@ -17,25 +17,25 @@ from remuda.tensors.trees import Tree
 
 
 class Metered(Engine):
-    """Wrap an engine and measure its verbs.
+    """Wraps an engine and measures its verbs.
 
-    ``bytes[verb, direction]`` counts the bytes that the population sent since ``reset``. The
-    direction is "across" from member to member, "up" from members to the server, "down" from the
-    server to members. Data that a member keeps are not counted. The count belongs to the
-    algorithm, so it does not depend on where the members live.
+    ``bytes[verb, direction]`` counts the bytes that the population has sent since ``reset``. The
+    direction is "across" (from member to member), "up" (from members to the server) or "down"
+    (from the server to members). Rows that stay with their member do not count. The count is a
+    property of the algorithm: it does not depend on where the members live.
 
     ``verbs`` holds the seconds that this process spent in each verb, including the functions that
-    run there and the wait for other ranks. A GPU is synchronised at both ends of a verb. The verbs
-    inside a compiled loop cannot be timed one by one, so their time counts as "loop".
+    the verb runs and the wait for other ranks. A GPU is synchronised before and after each verb.
+    Verbs inside a compiled loop cannot be timed separately, so their time counts as "loop".
     """
 
     def __init__(self, engine: Engine):
         self.engine = engine
         self.bytes: Counter[tuple[str, str]] = Counter()
-        self.seconds: dict[str, float] = defaultdict(float)  # by routine of the strategy
+        self.seconds: dict[str, float] = defaultdict(float)  # by the strategy's routine
         self.verbs: dict[str, float] = defaultdict(float)  # seconds by verb
         self.calls: Counter[str] = Counter()  # by verb
-        self._one_step: dict[Any, Metered] = {}  # counts of one step of each compiled loop
+        self._one_step: dict[Any, Metered] = {}  # the counts for one step of each compiled loop
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -87,7 +87,7 @@ class Metered(Engine):
     def mean(self, rows: Tree, weights: Tensor) -> Tree:
         floating = [leaf for leaf in trees.leaves(rows) if leaf.is_floating_point()]
         row = self._row_bytes(tuple(floating))
-        self.bytes["mean", "up"] += int((weights > 0).sum()) * row  # weight 0 sends nothing
+        self.bytes["mean", "up"] += int((weights > 0).sum()) * row  # weight 0: nothing is sent
         self.bytes["mean", "down"] += self.size * row
         with self._verb("mean"):
             return self.engine.mean(rows, weights)
@@ -104,7 +104,7 @@ class Metered(Engine):
             return self.engine.gather(fn, server, *rows)
 
     def loop(self, step: Step, state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
-        """Run a loop. For a compiled one, count a single eager step and multiply."""
+        """Run a loop. For a compiled loop, count one eager step and multiply by the steps."""
         engine = self.engine
         if not (isinstance(engine, Stacked) and engine.compiles_loops):
             return super().loop(step, state, *inputs)

@@ -13,11 +13,11 @@ from torch import Tensor
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-WARM_UP = 3  # calls before a capture, for compilation, library handles and lazy workspaces
+WARM_UP = 3  # calls before a capture: they compile, and create library handles and workspaces
 
-# On a GPU, PyTorch 2.11's compiler pads the strides of intermediate results, and reads some of them
-# wrongly if negative padding crops them: the gradients of a convolutional critic's gradient penalty
-# were off by 100 %.
+# On a GPU, PyTorch 2.11's compiler pads the strides of intermediate results. It then misreads some
+# results that are cropped by negative padding: the gradients of a convolutional critic's gradient
+# penalty were off by 100 %.
 OPTIONS: dict[str, Any] = {"comprehensive_padding": False}
 
 COMPILER_FIXED_IN = (2, 13)  # see patch_compiler
@@ -33,8 +33,8 @@ def signature(tree: Tree) -> Signature:
 class Piece:
     """A compiled function ``carry, out = fn(carry, *inputs)`` of the whole population.
 
-    It overwrites the carry, reads the inputs at a position, and writes its out into the row of
-    that position.
+    It overwrites the carry, reads the inputs at a position, and writes its out to the row at the
+    same position.
     """
 
     def __init__(self, fn: Callable[..., Any], num_rows: int, precision: torch.dtype):
@@ -62,14 +62,14 @@ class Piece:
 
 
 class Program:
-    """Equal steps of the whole population. The inputs have a leading axis of steps.
+    """Repeats a compiled step of the whole population. The inputs have a leading axis of steps.
 
-    A step is one function, or the two functions of Pieces; then the inputs have the axes
+    A step is one function, or the two functions of Pieces. With Pieces, the inputs have the axes
     (steps, members, repeats, ...).
 
-    Everything that a step reads and writes stays at fixed addresses: the carry, the inputs and
-    outs of all steps, and the position among them, which the step itself advances. So all steps
-    do the same work, and a round is a series of replays without waiting in between.
+    A step reads and writes only fixed addresses: the carry, the inputs and outs of all steps, and
+    the current position, which the step itself advances. All steps therefore launch the same work,
+    and a round replays them without waiting in between.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Program:
             self.replay = self._captured()
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
-        """Run all steps from this carry. The outs have a leading axis of steps."""
+        """Run all steps, starting with this carry. The outs have a leading axis of steps."""
         _overwrite(self.carry, carry)
         _overwrite(self.inputs, self._by_position(inputs))
         self.position.zero_()
@@ -109,7 +109,7 @@ class Program:
     def _outs(self) -> Tree:
         if not self.repeats:
             return trees.map(torch.clone, self.pieces[0].outs)
-        # (steps * repeats, ...) as (steps, repeats, ...)
+        # (steps * repeats, ...) -> (steps, repeats, ...)
         shape = self.num_steps, self.repeats
         repeated, last = (
             trees.map(lambda rows: rows.unflatten(0, shape), piece.outs) for piece in self.pieces
@@ -152,7 +152,7 @@ def patch_compiler() -> None:
 
     Up to version 2.12 it raises ``CantSplit`` without the two arguments that the exception
     requires (pytorch/pytorch issue 178676, fixed by pull request 178886), so conditional GANs do
-    not compile. Defaults for these arguments are enough.
+    not compile. Default values for these arguments fix this.
     """
     if not compiler_needs_patch():
         return
@@ -165,7 +165,7 @@ def _overwrite(static: Tree, values: Tree) -> None:
     pairs: list[tuple[Tensor, Tensor]] = []
     trees.map(lambda old, new: pairs.append((old, new)), static, values)
     olds, news = zip(*pairs, strict=True)
-    # One call copies many leaves with few kernel launches.
+    # A single call copies many leaves with few kernel launches.
     torch._foreach_copy_(list(olds), list(news))  # pyright: ignore[reportPrivateImportUsage]
 
 

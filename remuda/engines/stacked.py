@@ -1,6 +1,6 @@
 """Run all members on one device.
 
-Verbs are indexing; ``map`` is a loop, one ``vmap``, or a compiled program.
+Verbs index tensors. ``map`` runs a loop, one ``vmap``, or a compiled program.
 """
 
 from collections.abc import Callable, Hashable
@@ -28,11 +28,11 @@ PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float
 class Stacked(Engine):
     """The whole population in one process.
 
-    ``layout`` decides how ``map`` runs the members: "vmap" as one batch of networks, "loop" one
-    after the other. On a CPU a loop is faster for all our networks, so "auto" loops there; see
-    docs/performance.md. ``compile`` turns the steps of a Scan into a program, and ``precision`` is
-    that of its matrix products. ``chunk`` limits how many members are stacked at a time; if the
-    device runs out of memory, the engine halves it until the members fit.
+    ``layout`` decides how ``map`` runs the members: as one batch of networks ("vmap") or one after
+    the other ("loop"). On a CPU, "auto" selects the loop, which is faster for all our networks; see
+    docs/performance.md. ``compile`` compiles the steps of a Scan into a program. ``precision`` sets
+    the precision of matrix products. ``chunk`` limits how many members are stacked at a time. If
+    the device runs out of memory, the engine halves ``chunk`` until the members fit.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Stacked(Engine):
         compile: bool | None = None,  # None: only on a GPU
         precision: Precision = "auto",  # auto: bf16 in compiled programs on a GPU
         chunk: int = 0,  # 0: all members
-        notify: Notify = ignore,  # receives messages about long work
+        notify: Notify = ignore,  # receives messages about slow operations
     ):
         self.size = size
         self.members = range(size)
@@ -70,7 +70,7 @@ class Stacked(Engine):
         cuda_aware: bool = False,
         **settings: Any,
     ) -> Engine:
-        """Make the engine that a configuration describes; it ignores settings for messages."""
+        """Build the engine from a configuration; ignore settings that concern only messages."""
         return cls(size, device, **settings)
 
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
@@ -117,7 +117,7 @@ class Stacked(Engine):
 
     @property
     def eager(self) -> "Stacked":
-        """The same members without compilation."""
+        """The same engine without compilation."""
         return Stacked(
             self.size,
             self.device,

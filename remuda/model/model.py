@@ -1,4 +1,4 @@
-"""A trained herd as one generative model: it draws a label, then an image."""
+"""Use a trained herd as one generative model that draws a label, then an image."""
 
 import math
 import operator
@@ -22,7 +22,7 @@ from remuda.system.pytorch import tf32
 from remuda.system.text import Notify, count, ignore
 from remuda.tensors import random, trees
 
-# Images generated at once, by device; this limits memory and does not change any image.
+# Images to generate at a time on each device. This limits memory and does not change images.
 CHUNK = {"cpu": 512, "cuda": 8192}
 
 Labels = None | int | str | Sequence[int | str] | Tensor
@@ -30,21 +30,21 @@ Labels = None | int | str | Sequence[int | str] | Tensor
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A strategy with the state of all its members; sampling does not need the data."""
+    """A strategy with the state of all its members. Sampling does not need the data."""
 
     strategy: Strategy
     context: Context
     state: Any
     facts: DataFacts
-    num_labels: int  # labels that ``sample`` accepts; 0 if the model does not know labels
+    num_labels: int  # labels that ``sample`` accepts; 0 if the model is unconditional
     round: int
 
     def sample(self, n: int, labels: Labels = None, seed: int = 0) -> Tensor:
         """Return n images (n, C, H, W), uint8 (points: float32).
 
-        ``labels`` is one class by number or name, or a list of n classes. None draws classes by
-        their frequency in the training data, as in equation 5 of the class-parallel paper. Image i
-        depends only on the seed, i and its label.
+        ``labels`` is one class, given by number or name, or a list of n classes. If it is None,
+        classes are drawn according to their frequency in the training data, as in equation 5 of
+        the class-parallel paper. Image i depends only on the seed, i and its label.
         """
         return self.generate(self.choose_labels(n, labels, seed), seed)
 
@@ -68,7 +68,7 @@ class Model:
     def draw_labels(self, n: int, seed: int = 0) -> Tensor:
         """Draw n labels from p(y), the class frequencies of the training data.
 
-        Labels are zeros if the model does not know labels.
+        Return zeros if the model is unconditional.
         """
         if not self.num_labels:
             return torch.zeros(n, dtype=torch.int64)
@@ -78,7 +78,7 @@ class Model:
         return torch.searchsorted(steps, draws, right=True).clamp(max=self.num_labels - 1)
 
     def label_number(self, label: Any) -> int:
-        """Return the number of a class, given by number or name."""
+        """Return the number of a class that is given by number or name."""
         if not self.num_labels:
             raise UserError(
                 "this model does not know labels: sample it without a label, or train with "
@@ -100,11 +100,11 @@ class Model:
 
     @property
     def _bytes_per_sample(self) -> int:
-        """Estimate the memory of an image, its label and its noise, drawn in double precision."""
+        """Estimate the bytes of one image, its label and its noise in double precision."""
         return math.prod(self.facts.shape) + 12 * self.context.gan.networks.latent + 16
 
     def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
-        """Return n label numbers for the ``labels`` of ``sample``."""
+        """Convert the argument ``labels`` of ``sample`` to n label numbers."""
         if n < 1:
             raise UserError(f"the number of samples must be at least 1, not {n}")
         needed, free = n * self._bytes_per_sample, available_bytes()
@@ -151,7 +151,7 @@ def load(
     num_classes = len(facts.classes)
     strategy = config.strategy
     context = strategy.prepare(config.networks, facts.shape, num_classes, config.run.seed)
-    # The checkpoint may be older than a failure or than members that joined later.
+    # The number of members may have changed since the checkpoint was written.
     num_members = len(checkpoints.members(chosen))
     engine = Stacked(num_members, find_device(device))
     state = checkpoints.load(chosen, strategy.init(context, engine))

@@ -7,11 +7,11 @@ from PIL import Image
 from torch import Tensor
 
 MARGIN = 3  # pixels between images
-SMALLEST = 32  # pixels per side; smaller images are enlarged to about this size
+SMALLEST = 32  # pixels; images with a smaller side are enlarged to about this size
 
 
 def to_picture(image: Tensor) -> Image.Image:
-    """Convert one image (C, H, W) uint8; channels that no format supports become their mean."""
+    """Convert one image (C, H, W) uint8; average the channels unless they are 1, 3 or 4."""
     pixels = image.numpy()
     if pixels.shape[0] not in (1, 3, 4):
         pixels = pixels.mean(0, keepdims=True).round().astype(np.uint8)

@@ -14,11 +14,11 @@ MAX_GRID_ROWS = 20  # labels shown in a run's sample grids
 
 
 def write_samples(model: Model, n: int, label: str | None, target: Path, seed: int = 0) -> None:
-    """Write n images as a grid FILE.png, or into a folder of images.
+    """Write n images as a grid FILE.png, or as separate files to a folder.
 
-    ``label`` is one class; None draws classes by their frequency; "all" draws n images of each
-    class, one row per class. A folder has one sub-folder per label and can be read as the data set
-    ``folder:PATH``.
+    ``label`` is one class. None draws classes according to their frequency, and "all" draws n
+    images of each class, one row per class. A folder has one sub-folder per label and can serve as
+    the data set ``folder:PATH``.
     """
     columns = COLUMNS
     if label == "all":
@@ -33,12 +33,12 @@ def write_samples(model: Model, n: int, label: str | None, target: Path, seed: i
         save_grid(images, min(columns, len(images)), target)
     elif target.suffix:
         raise UserError(
-            f"--out {target}: the name must end in .png, for a grid, or have no ending, for a "
-            "folder of images"
+            f"--out {target} is neither a grid nor a folder: use a name that ends in .png for a "
+            "grid, or a name without an extension for a folder of images"
         )
     elif model.facts.is_points:
         raise UserError(
-            f"--out {target}: points cannot be written as a folder of images; name a FILE.png"
+            f"--out {target}: points cannot be written as a folder of images; use --out FILE.png"
         )
     else:
         _write_folder(model, images, labels, target)
@@ -53,7 +53,7 @@ def _write_folder(model: Model, images: Tensor, labels: Tensor, target: Path) ->
 
 
 def write_grid(model: Model, path: Path) -> None:
-    """Write a grid from the same noise in every round: one row per label, or 8 x 8 images."""
+    """Write a grid with one row per label, or 8 x 8 images; use the same noise in every round."""
     num_rows = min(model.num_labels, MAX_GRID_ROWS)
     columns = 10 if num_rows else COLUMNS
     if model.facts.is_points:

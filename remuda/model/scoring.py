@@ -28,10 +28,11 @@ def score(
     notify: Notify = ignore,
     **settings: Any,
 ) -> list[Value]:
-    """Score a run's newest checkpoint, or the one of a round, and record the values.
+    """Score a run's newest checkpoint, or the checkpoint of a round, and record the values.
 
-    ``settings`` are those of ``ScoreConfig`` and replace the run's own; ``data`` is a folder with
-    the data sets' files; ``notify`` receives messages about long work and missing scores.
+    ``settings`` are settings of ``ScoreConfig`` that replace those of the run. ``data`` is a folder
+    with the files of the data sets. ``notify`` receives messages about slow operations and missing
+    scores.
     """
     record = Record.open(run)
     config = record.config
@@ -47,7 +48,7 @@ def score(
 
 
 def score_model(evaluator: Evaluator, model: Model, samples: int, seed: int = 0) -> list[Value]:
-    """Return the scores of samples drawn from p(y) and p(x | y), as ``sample`` draws them."""
+    """Draw samples from p(y) and p(x | y), as ``sample`` does, and return their scores."""
     labels = model.choose_labels(samples, None, seed)
     images = model.generate(labels, seed)
     return evaluator.score(images, labels if model.num_labels else None, seed)
@@ -56,7 +57,7 @@ def score_model(evaluator: Evaluator, model: Model, samples: int, seed: int = 0)
 def make_evaluator(
     config: RunConfig, device: torch.device, notify: Notify, num_labels: int
 ) -> Evaluator | None:
-    """Return the evaluator of a running herd, or None if it has no scores.
+    """Return the evaluator for a run that is being trained, or None if it has no scores.
 
     Call it before the first round, so that missing files fail immediately.
     """
@@ -68,9 +69,10 @@ def make_evaluator(
 def score_round(
     record: Record, model: Model, evaluator: Evaluator, samples: int, notify: Notify
 ) -> None:
-    """Score and record a round of a running herd.
+    """Score the current round of a run that is being trained, and record the values.
 
-    A herd that cannot be scored yet, for example because all samples are equal, keeps training.
+    If the model cannot be scored yet, for example because all samples are equal, report this and
+    continue training.
     """
     try:
         values = score_model(evaluator, model, samples)

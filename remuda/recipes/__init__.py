@@ -1,4 +1,4 @@
-"""Named runs, one TOML file each, with the results that papers report for the same experiment."""
+"""Read recipes: named configurations, one TOML file each, with the papers' results."""
 
 import difflib
 from pathlib import Path
@@ -18,7 +18,7 @@ def names() -> list[str]:
 
 
 def read(name_or_file: str) -> tuple[str, dict[str, Any]]:
-    """Return a short name for the run, and the values of a recipe or of a TOML file."""
+    """Return a short name for the run, and the settings in a recipe or TOML file."""
     path = Path(name_or_file)
     if path.suffix == ".toml":
         return path.stem, read_toml(path)
@@ -34,6 +34,6 @@ def read(name_or_file: str) -> tuple[str, dict[str, Any]]:
 def recipe(name_or_file: str, *assignments: str) -> RunConfig:
     """Return the configuration of a recipe or TOML file.
 
-    Each assignment is a text such as ``"strategy.batch_size=32"`` and changes one setting.
+    Each assignment, such as ``"strategy.batch_size=32"``, changes one setting.
     """
     return from_dict(override(read(name_or_file)[1], list(assignments)))

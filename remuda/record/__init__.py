@@ -1,4 +1,4 @@
-"""The run folder: one writer (``Record``) and one reader (``Reader``), which needs no PyTorch."""
+"""Write run folders (``Record``) and read them (``Reader``, which needs no PyTorch)."""
 
 from typing import TYPE_CHECKING
 

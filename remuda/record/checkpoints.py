@@ -1,7 +1,8 @@
-"""Save and load checkpoints: a tree of tensors in its own folder, complete or absent.
+"""Save and load checkpoints: trees of tensors, each in its own folder.
 
-A checkpoint is written under a temporary name, synced and renamed. Nothing is pickled.
-``remuda.record.manifests`` describes the files, and finds checkpoints without PyTorch.
+A checkpoint is written under a temporary name, synced and renamed, so it is never incomplete.
+Nothing is pickled. ``remuda.record.manifests`` describes the files, and finds checkpoints without
+PyTorch.
 """
 
 import shutil
@@ -43,7 +44,7 @@ __all__ = [
 def save(folder: Path, t: int, tree: Tree, keep: int, member_ids: Sequence[int]) -> None:
     """Write the state after round t, then remove all but the newest ``keep`` checkpoints.
 
-    ``member_ids`` names the member of each row; ids do not change when other members are lost.
+    ``member_ids`` holds the member id of each row; ids do not change when other members are lost.
     """
     folder.mkdir(exist_ok=True)
     for leftover in folder.glob(".*"):
@@ -53,8 +54,8 @@ def save(folder: Path, t: int, tree: Tree, keep: int, member_ids: Sequence[int])
         shutil.rmtree(old, ignore_errors=True)
     try:
         _write(temporary, t, tree, member_ids)
-        # A round is saved again after a stop, a failure, or a resume from an earlier round. The
-        # old checkpoint keeps a name under which it is found until the new one is in place.
+        # A round is saved again after a stop, a failure, or a resume from an earlier round. Until
+        # the new checkpoint is in place, readers can still find the old one under its new name.
         if final.exists():
             final.rename(old)
         temporary.rename(final)
@@ -74,7 +75,7 @@ def _write(folder: Path, t: int, tree: Tree, member_ids: Sequence[int]) -> None:
     folder.mkdir()
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in trees.named_leaves(tree)}
     save_file(tensors, folder / TENSORS)
-    # The library makes the file private, but colleagues may resume the run too.
+    # safetensors makes the file private, but colleagues must be able to resume the run.
     (folder / TENSORS).chmod(folder.stat().st_mode & 0o666)
     manifests.write(folder, t, member_ids)
     for path in (folder / TENSORS, folder / MANIFEST, folder):
@@ -82,15 +83,15 @@ def _write(folder: Path, t: int, tree: Tree, member_ids: Sequence[int]) -> None:
 
 
 def load(checkpoint: Checkpoint, like: Tree) -> Tree:
-    """Return the tree of an intact checkpoint, with the structure and the devices of ``like``."""
-    # Clone: arithmetic libraries may round differently on memory that is not aligned like a fresh
-    # tensor's.
+    """Load an intact checkpoint into a tree with the structure and devices of ``like``."""
+    # Clone the tensors: numerical libraries may round differently if memory is not aligned as in
+    # a new tensor.
     stored = load_file(checkpoint.folder / TENSORS)
     tensors = {name: tensor.clone() for name, tensor in stored.items()}
     expected = {name: leaf.shape for name, leaf in trees.named_leaves(like)}
     if {name: tensor.shape for name, tensor in tensors.items()} != expected:
         raise UserError(
-            f"{checkpoint.folder} does not fit the run's configuration: undo changes of "
+            f"{checkpoint.folder} does not fit the run's configuration: undo changes to "
             "config.toml, or use the version of remuda that wrote the checkpoint"
         )
     return trees.map(lambda new, old: new.to(old.device), trees.fill(like, tensors), like)

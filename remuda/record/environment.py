@@ -1,4 +1,4 @@
-"""The environment of a run: everything that is needed to repeat it."""
+"""Describe the environment of a run: the facts that are needed to repeat it."""
 
 import os
 import platform
@@ -34,7 +34,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the device, and the model of a GPU."""
+    """Return the name of the device; for a GPU, include its model."""
     if device.type == "cuda":
         return f"{device}: {torch.cuda.get_device_name(device)}"
     return str(device)
@@ -48,7 +48,7 @@ def _version(package: str) -> str | None:
 
 
 def _revision() -> str | None:
-    """Return the git revision of the code, with "+" if it has changes; None outside a checkout."""
+    """Return the git revision, with "+" if files are modified; None outside a checkout."""
     here = Path(__file__).parents[1]
     if not (here.parent / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""Facts about the training data, which a run keeps so that a model works without the data."""
+"""Store facts about the training data, so that a model works without the data."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ class DataFacts:
     name: str
     shape: tuple[int, ...]  # channels, height, width
     classes: list[str]
-    counts: list[int]  # images of each class
+    counts: list[int]  # number of images in each class
 
     @property
     def is_points(self) -> bool:
@@ -21,8 +21,8 @@ class DataFacts:
     def difference(self, other: "DataFacts", is_part: bool) -> str:
         """Describe how other data differ from these; return "" if they do not.
 
-        With ``is_part``, the other data may have fewer images, as after the loss of ranks that held
-        data of their own.
+        With ``is_part``, the other data may have fewer images, for example because lost ranks held
+        part of the data.
         """
         if self.shape != other.shape:
             return f"images of shape {list(other.shape)} instead of {list(self.shape)}"
@@ -36,7 +36,7 @@ class DataFacts:
 
 
 def parse_facts(values: Any) -> DataFacts:
-    """Check the content of data.json."""
+    """Check the content of data.json and return it as DataFacts."""
     if not isinstance(values, dict):
         raise TypeError("not a JSON object")
     missing = [name for name in ("name", "shape", "classes", "counts") if name not in values]

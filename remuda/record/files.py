@@ -1,4 +1,4 @@
-"""Read JSON and JSON lines from a run folder, and report damage in the same words everywhere."""
+"""Read JSON and JSON lines from a run folder, and report damaged files consistently."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from remuda.errors import UserError
 
 Line = dict[str, Any]  # one JSON object
 
-LAST_BYTES = 1 << 18  # bytes read from a file's end at first
+LAST_BYTES = 1 << 18  # bytes to read first from the end of a file
 
 _REMEDIES = {
     "environment.json": "remove it; training does not need it",
@@ -21,7 +21,7 @@ _REMOVE_LINE = "remove the damaged line, or restore the file from a copy"
 
 
 def damaged(path: Path, why: object) -> UserError:
-    """Return the error for a file of a run folder that cannot be read."""
+    """Return the error for an unreadable file in a run folder."""
     if isinstance(why, OSError):
         why = why.strerror or why
     remedy = _REMOVE_LINE if path.suffix == ".jsonl" else _REMEDIES.get(path.name, _RESTORE)
@@ -29,7 +29,7 @@ def damaged(path: Path, why: object) -> UserError:
 
 
 def read_json(path: Path, parse: Callable[[Any], Any]) -> Any:
-    """Return ``parse`` of a file's content; ValueError and TypeError mean that it is damaged."""
+    """Read and parse a file; a ValueError or TypeError from ``parse`` means that it is damaged."""
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -37,7 +37,7 @@ def read_json(path: Path, parse: Callable[[Any], Any]) -> Any:
 
 
 def read_lines(path: Path, parse: Callable[[Line], Any]) -> Iterator[Any]:
-    """Yield ``parse`` of every complete line, one at a time: a long run's file may be large."""
+    """Parse and yield the complete lines one at a time: the file of a long run may be large."""
     try:
         for number, text in enumerate(complete_lines(path), start=1):
             yield _parse_line(path, text, f"line {number}", parse)
@@ -48,7 +48,7 @@ def read_lines(path: Path, parse: Callable[[Line], Any]) -> Iterator[Any]:
 def read_last_lines(
     path: Path, count: int, parse: Callable[[Line], Any], num_bytes: int = LAST_BYTES
 ) -> list[Any]:
-    """Return ``parse`` of the last complete lines, oldest first, and read only the file's end."""
+    """Parse the last complete lines, oldest first; read only the end of the file."""
     try:
         texts = _last_complete_lines(path, count, num_bytes)
     except OSError as error:
@@ -60,7 +60,10 @@ def read_last_lines(
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
-    """Yield the complete lines; skip a last line that a kill cut off. A missing file has none."""
+    """Yield the complete lines of a file; yield nothing if the file does not exist.
+
+    If a run is killed, the last line may be incomplete; it is skipped.
+    """
     if path.exists():
         with path.open("rb") as file:
             yield from (line for line in file if line.endswith(b"\n"))
@@ -74,7 +77,7 @@ def _last_complete_lines(path: Path, count: int, num_bytes: int) -> list[bytes]:
         while True:
             start = max(0, size - num_bytes)
             file.seek(start)
-            # The first piece may be the end of a line; the last piece is cut off or empty.
+            # The first piece may be the end of a line; the last piece is incomplete or empty.
             lines = file.read(size - start).split(b"\n")[1 if start else 0 : -1]
             if len(lines) >= count or start == 0:
                 return lines[-count:]

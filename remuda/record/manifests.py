@@ -1,4 +1,4 @@
-"""Find and check checkpoints without reading their tensors; this needs no PyTorch.
+"""Find and check checkpoints without PyTorch.
 
 checkpoints/round-000010/state.safetensors    the tensors
 checkpoints/round-000010/manifest.json        round, members, size and SHA-256 of the tensors
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from remuda.errors import UserError
 
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"
-FORMAT = 2  # version of the files; older ones are not read
+FORMAT = 2  # version of the file format; older versions are not supported
 
 
 class Checkpoint(NamedTuple):
@@ -40,7 +40,8 @@ def write(folder: Path, t: int, members: Sequence[int]) -> None:
 def list_all(folder: Path) -> list[Checkpoint]:
     """Return all checkpoints, oldest first.
 
-    While a checkpoint is being replaced, the old one of the same round comes before the new one.
+    While a checkpoint is being replaced, the list may contain the old and the new one of the same
+    round, in this order.
     """
     found = []
     for path in folder.glob("*round-*"):
@@ -50,12 +51,12 @@ def list_all(folder: Path) -> list[Checkpoint]:
 
 
 def newest_valid(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest intact checkpoint, if any, and why newer ones are not intact."""
+    """Return the newest intact checkpoint, or None, and the problems of newer ones."""
     return _newest_intact(list_all(folder))
 
 
 def find(folder: Path, t: int) -> Checkpoint:
-    """Return the intact checkpoint of round t."""
+    """Return the checkpoint of round t; raise if it is missing or damaged."""
     known = list_all(folder)
     candidates = [checkpoint for checkpoint in known if checkpoint.round == t]
     if not known:
@@ -72,9 +73,9 @@ def find(folder: Path, t: int) -> Checkpoint:
 
 
 def members(checkpoint: Checkpoint) -> list[int]:
-    """Return the ids of the members whose rows an intact checkpoint has.
+    """Return the ids of the members in an intact checkpoint.
 
-    They may differ from the members in config.toml, which changes when ranks are lost.
+    They may differ from the members in config.toml, because that file changes when ranks are lost.
     """
     return json.loads((checkpoint.folder / MANIFEST).read_text())["members"]
 
@@ -95,7 +96,7 @@ def _complaint(checkpoint: Checkpoint) -> str | None:
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
         if (version := manifest["format"]) != FORMAT:
-            return f"{folder} has format {version}, and this version of remuda reads {FORMAT}"
+            return f"{folder} has format {version}, but this version of remuda reads {FORMAT}"
         size, digest, _ = manifest["bytes"], manifest["sha256"], manifest["members"]
         is_intact = tensors.stat().st_size == size and _sha256(tensors) == digest
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,6 +1,6 @@
-"""Read a run folder in any state: before the first round, while it trains, after a kill.
+"""Read a run folder at any time: before the first round, during training, or after a crash.
 
-The reader needs no PyTorch. A missing file means that nothing was written yet; a damaged file
+The reader needs no PyTorch. A missing file means that nothing has been written yet. A damaged file
 raises a UserError that names the file, the cause and the remedy.
 """
 
@@ -29,7 +29,7 @@ class Reader:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Return the reader of a folder that is a run, and raise for any other folder."""
+        """Return a reader for a run folder; raise if the folder is not a run."""
         if not (Path(folder) / "config.toml").is_file():
             raise UserError(
                 f"{folder} is not a run of remuda, because it has no config.toml: "
@@ -50,7 +50,7 @@ class Reader:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The tables of config.toml; every run writes all its settings there."""
+        """The tables of config.toml, which contains all settings of the run."""
         try:
             return tomllib.loads(self.settings_text)
         except tomllib.TOMLDecodeError as error:
@@ -86,7 +86,7 @@ class Reader:
     # Lines
 
     def iterate_rounds(self) -> Iterator[Line]:
-        """Yield the lines of rounds.jsonl one at a time; skip a last line that a kill cut off."""
+        """Yield the lines of rounds.jsonl one at a time; skip an incomplete last line."""
         return files.read_lines(self.folder / "rounds.jsonl", parse_round)
 
     def rounds(self) -> list[Line]:
@@ -107,7 +107,8 @@ class Reader:
     def scores(self) -> list[Score]:
         """Return all scores in the order of their rounds.
 
-        Of lines with the same round and name, the last one counts: a run may be scored again.
+        A run may be scored again. If several lines have the same round and name, the last one
+        counts.
         """
         found: dict[tuple[int, str], Score] = {}
         for score in files.read_lines(self.folder / "scores.jsonl", parse_score):
@@ -119,7 +120,7 @@ class Reader:
         return any(score.round == t for score in self.scores())
 
     def failures(self) -> list[Line]:
-        """Return one line for each time that ranks were lost, oldest first."""
+        """Return one line for each failure, oldest first."""
         paths = (self.folder / name for name in (OLD_FAILURES, FAILURES))
         return [line for path in paths for line in files.read_lines(path, _parse_failure)]
 
@@ -140,11 +141,11 @@ class Reader:
         return manifests.list_all(self.folder / "checkpoints")
 
     def newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest intact checkpoint, if any, and why newer ones are not intact."""
+        """Return the newest intact checkpoint, or None, and the problems of newer ones."""
         return manifests.newest_valid(self.folder / "checkpoints")
 
     def checkpoint(self, t: int) -> Checkpoint:
-        """Return the intact checkpoint of round t."""
+        """Return the checkpoint of round t; raise if it is missing or damaged."""
         return manifests.find(self.folder / "checkpoints", t)
 
 

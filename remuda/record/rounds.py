@@ -1,4 +1,4 @@
-"""A line of rounds.jsonl: check it, and describe it in one line of text."""
+"""Check a line of rounds.jsonl, and describe it in one line of text."""
 
 import statistics
 from typing import Any
@@ -7,7 +7,7 @@ from remuda.record.files import Line, is_number, is_whole, require
 
 
 def parse_round(line: Line) -> Line:
-    """Check the fields that every round has. Metrics are not checked, so new ones may be added."""
+    """Check the fields that every round has, but not the metrics, which strategies may add."""
     require(line, "round", is_whole)
     for name in ("seconds", "images", "images_per_second"):
         require(line, name, is_number)
@@ -28,7 +28,7 @@ def is_metric(value: Any) -> bool:
 
 
 def describe(line: Line) -> str:
-    """Return the mean of each metric over the members, and the speed."""
+    """Return a line of text with the mean of each metric over the members, and the speed."""
     means = [
         f"{name} {_short(statistics.fmean(values))}"
         for name, values in line.items()

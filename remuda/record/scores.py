@@ -1,4 +1,4 @@
-"""A line of scores.jsonl, checked."""
+"""Check a line of scores.jsonl."""
 
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
@@ -9,14 +9,14 @@ from remuda.record.rounds import is_metric
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """One score of one round with its protocol; see docs/record.md for the fields."""
+    """One score of one round, with its protocol. docs/record.md describes the fields."""
 
     round: int
     name: str  # states the protocol
     value: int | float
     spread: int | float | None = None
     floor: int | float | None = None  # the same score of real images
-    floor_samples: int = 0  # number of real images; 0 if not known
+    floor_samples: int = 0  # number of real images behind the floor; 0 if not known
     classes: list | None = None  # one number per class
     num_samples: int
     seed: int
@@ -30,7 +30,7 @@ class Score:
 
 
 def parse_score(line: Line) -> Score:
-    """Check a line; fields of later versions are ignored."""
+    """Check a line and return it as a Score; ignore fields that later versions add."""
     known = {}
     for field in fields(Score):
         value = line.get(field.name, None if field.default is MISSING else field.default)

@@ -1,11 +1,11 @@
 """Write a run folder in plain files that anyone can read.
 
 config.toml        every setting of the run
-data.json          facts about the data that a model needs: shape, classes, images per class
+data.json          facts about the data that a model needs: shape, classes, image counts
 environment.json   versions, device, git revision; one entry for every start and resume
 rounds.jsonl       one JSON object per round
 scores.jsonl       one JSON object per score, with its protocol
-failures.jsonl     one JSON object for each time that ranks were lost
+failures.jsonl     one JSON object per failure, with the ranks that were lost
 status.json        the state of the run and of each rank; written about once a second
 samples/           grids from the same noise in every round
 checkpoints/       the state; see remuda.record.checkpoints
@@ -43,9 +43,9 @@ FILES = (
 
 
 class Record(Reader):
-    """The one writer of a run folder; it can read everything that it writes.
+    """Writes a run folder, and reads everything that it writes.
 
-    ``create`` starts a run folder, ``open`` opens an existing one. Nothing is kept in memory.
+    ``create`` creates a run folder, ``open`` opens an existing one. Nothing is cached in memory.
     """
 
     def __init__(self, folder: Path | str, is_new: bool = False, folder_existed: bool = True):
@@ -56,12 +56,12 @@ class Record(Reader):
     @classmethod
     def create(cls, folder: Path, run_config: RunConfig, facts: DataFacts) -> "Record":
         """Start a run in a folder that is empty or does not exist."""
-        settings = config.to_toml(run_config)  # may raise: nothing is written yet
+        settings = config.to_toml(run_config)  # may raise, so call it before writing anything
         record = cls(folder, is_new=True, folder_existed=folder.exists())
         with _writing_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _refuse_content(folder)
-            (folder / "samples").mkdir()  # fails if another process starts a run here
+            (folder / "samples").mkdir()  # fails if another process is creating a run here
         try:
             with _writing_to(folder):
                 (folder / "checkpoints").mkdir()
@@ -74,13 +74,13 @@ class Record(Reader):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the run, so that only this process writes to it; raise if another one holds it."""
+        """Lock the run, so that only this process writes to it; raise if it is already locked."""
         with (self.folder / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UserError(
-                    f"{self.folder} is being trained by another process: wait for it or stop it"
+                    f"another process is training {self.folder}: wait until it ends, or stop it"
                 ) from None
             yield
 
@@ -109,7 +109,7 @@ class Record(Reader):
             )
 
     def add_environment(self, environment: dict[str, Any]) -> None:
-        """Add the entry of a start or resume to environment.json."""
+        """Add an entry for this start or resume to environment.json."""
         entries = [*self.environments(), environment]
         disk.write_text(self.folder / "environment.json", json.dumps(entries, indent=1))
 
@@ -125,11 +125,11 @@ class Record(Reader):
         disk.append_lines(self.folder / "scores.jsonl", lines)
 
     def add_failure(self, line: dict[str, Any]) -> None:
-        """Append the ranks that were lost at one time."""
+        """Append a line about lost ranks to failures.jsonl."""
         disk.append_lines(self.folder / FAILURES, [json.dumps(line)])
 
     def forget_rounds_after(self, t: int) -> None:
-        """Remove rounds that were not saved and will run again, with their scores and samples."""
+        """Remove all rounds after t, with their scores and samples, because they will run again."""
         for name in ("rounds.jsonl", "scores.jsonl"):
             path = self.folder / name
             if path.exists() or name == "rounds.jsonl":
@@ -146,7 +146,7 @@ class Record(Reader):
         checkpoints.save(self.folder / "checkpoints", t, state, keep, member_ids)
 
     def discard(self) -> None:
-        """Remove the files of a run that trained nothing; other files in the folder stay."""
+        """Remove the files of a run that has not trained yet; keep other files in the folder."""
         for name in FOLDERS:
             shutil.rmtree(self.folder / name, ignore_errors=True)
         with suppress(OSError):
@@ -172,7 +172,7 @@ def _writing_to(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"a run cannot be written to {folder} ({error.strerror}): choose another --out"
+            f"cannot create a run in {folder} ({error.strerror}): choose another --out"
         ) from None
 
 

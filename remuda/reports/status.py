@@ -1,4 +1,4 @@
-"""The status of a run, read from its folder while it trains and afterwards."""
+"""Show the status of a run, during training or afterwards, from its folder."""
 
 import platform
 import statistics
@@ -22,11 +22,11 @@ from remuda.record.scores import Score
 from remuda.system.processes import Process
 from remuda.system.text import count, duration
 
-# A run writes status.json about once a second. From another machine, the file may arrive late
-# through a shared file system.
-QUIET = 5.0  # seconds without news after which a process on this machine is reported as blocked
-STALE = 30.0  # seconds without news after which a run on another machine counts as killed
-RECENT = 50  # rounds whose mean time predicts the time left
+# A run writes status.json about once a second. If it trains on another machine, a shared file
+# system may deliver the file late.
+QUIET = 5.0  # seconds without an update until a process on this machine is reported as blocked
+STALE = 30.0  # seconds without an update until a run on another machine counts as killed
+RECENT = 50  # rounds whose mean duration predicts the remaining time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +73,10 @@ def read(folder: Path, now: datetime | None = None) -> Status:
 
 
 def _state(written: dict[str, Any], now: datetime) -> tuple[str, list[str]]:
-    """Return the state and remarks on it. A killed run cannot record its own end.
+    """Return the state, and remarks about it. A killed run cannot record its own end.
 
-    On this machine, a run was killed if its process has ended. On another machine, it was killed if
-    status.json is old.
+    A run on this machine counts as killed if its process has ended. A run on another machine
+    counts as killed if status.json is old.
     """
     if written["state"] != "running":
         return written["state"], [written["why"]] if written["why"] else []
@@ -96,7 +96,7 @@ def _state(written: dict[str, Any], now: datetime) -> tuple[str, list[str]]:
 
 
 def _guess(recent: list[Line], rounds: int) -> tuple[str, list[str]]:
-    """Return the state of a run without status.json, and remarks on it."""
+    """Guess the state of a run that has no status.json; return it with remarks."""
     if recent and recent[-1]["round"] >= rounds:
         return "finished", []
     return "not known", [
@@ -125,7 +125,7 @@ def follow(folder: Path, console: Console) -> None:
 
 
 def render(status: Status) -> RenderableType:
-    """Return the status as text and, with several ranks, a table."""
+    """Return the status as text; with several ranks, add a table."""
     parts: list[RenderableType] = [Text(line) for line in _lines(status)]
     if len(status.ranks) > 1:
         parts.append(_table(status))
@@ -168,7 +168,7 @@ def _failure(line: Line) -> str:
 
 
 def _spans(numbers: list[int]) -> str:
-    """Return numbers as ranges, such as ``0-2, 5``."""
+    """Format numbers as ranges, such as ``0-2, 5``."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
         if spans and number == spans[-1][-1] + 1:

@@ -22,7 +22,7 @@ STRATEGIES: Choices[type["Strategy"]] = Choices(
     }
 )
 
-# What a strategy's members are called; "member" if a strategy is not listed.
+# The noun for a strategy's members; a strategy that is not listed has "members".
 MEMBER_NOUNS = {
     "standalone": "pair",
     "class-parallel": "class",

@@ -1,4 +1,4 @@
-"""Define a strategy: settings, and pure functions from one round's state to the next."""
+"""Define strategies: their settings, and pure functions that turn a state into the next."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -35,15 +35,15 @@ class Context:
 
     gan: GAN
     seed: int
-    shares: tuple[int, ...] = ()  # images of each member; empty if they do not matter
-    features: FeatureExtractor = pixels  # images are compared by these features
+    shares: tuple[int, ...] = ()  # number of images of each member; empty if not needed
+    features: FeatureExtractor = pixels  # used to compare images
 
 
 class TrafficPlan(NamedTuple):
     """The settings that decide how much MD-GAN and FL-GAN send."""
 
-    num_fake_batches: int = 1  # batches that MD-GAN's server generates in an iteration
-    epochs: int = 1  # local epochs between two swaps or two averages
+    num_fake_batches: int = 1  # batches that MD-GAN's server generates per iteration
+    epochs: int = 1  # local epochs between two swaps or averagings
     swaps: bool = True  # whether discriminators are swapped at all
     epochs_per_round: int = 1  # local epochs in a round
 
@@ -54,8 +54,8 @@ class Mixture(NamedTuple):
     cell: int
     row: int
     column: int
-    weights: dict[int, float]  # by cell, the cell itself first
-    distance: float  # from real images, as of the state's round
+    weights: dict[int, float]  # by cell id; the cell itself comes first
+    distance: float  # from real images, in the round of this state
     is_alive: bool
     is_best: bool  # whether the model samples from this mixture
 
@@ -64,15 +64,15 @@ class Mixture(NamedTuple):
 class Strategy(Settings, ABC):
     """The method of one paper: its settings, and pure functions of states.
 
-    ``prepare`` returns the context that most other methods take. ``init`` and ``round`` are all
-    that a loop needs: a strategy keeps nothing between rounds. Rounds count from 1.
+    ``prepare`` returns the context that most other methods take. A training loop calls only
+    ``init`` and ``round``. A strategy stores nothing between rounds. Rounds count from 1.
     """
 
-    # If the host of some members is lost: continue without them (drop) or move them.
+    # If the host of some members fails, continue without them (drop) or move them to other ranks.
     on_failure: ClassVar[Literal["drop", "move"]] = "move"
-    # Partitions of the data that suit the method; data.partition = "auto" takes the first.
+    # Data partitions that suit the method; data.partition = "auto" selects the first one.
     partitions: ClassVar[tuple[str, ...]]
-    # Speed-ups that the method's paper reports, by population: (cores, speed-up).
+    # Speed-ups that the paper reports. Each population size maps to (cores, speed-up).
     paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {}
 
     def prepare(
@@ -87,7 +87,7 @@ class Strategy(Settings, ABC):
         """Return the context for these networks, images of this shape, and this seed.
 
         ``shares`` holds the number of images of each member. ``features`` maps images to the
-        features by which they are compared; the default is their pixels.
+        features that are used to compare them. The default features are the pixels.
         """
         context = Context(
             gan=self.build_gan(networks, shape, num_classes),
@@ -115,33 +115,33 @@ class Strategy(Settings, ABC):
     def round(
         self, context: Context, engine: Engine, state: Any, real: Batch, t: int
     ) -> tuple[Any, Metrics]:
-        """Return the state after round t, and metrics of every member."""
+        """Run round t and return the new state and the metrics of every member."""
 
     @abstractmethod
     def generate(self, context: Context, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
-        """Return images (n, C, H, W) in [-1, 1] from the trained model; state has all members."""
+        """Return images (n, C, H, W) in [-1, 1]. The state must contain all members."""
 
     # The population
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns if members have places on a torus, otherwise None."""
+        """The rows and columns of the torus of members; None if the strategy has no torus."""
         return None
 
     @property
     def needs_features(self) -> bool:
-        """Whether images are compared by a network's features instead of their pixels."""
+        """Whether images are compared with a network's features instead of their pixels."""
         return False
 
     @abstractmethod
     def num_members(self, requested: int, num_classes: int) -> int:
-        """Return the size of the population; if 0 is requested, the method's default size.
+        """Return the number of members to train. A request of 0 selects the default.
 
-        Raise a UserError if the request cannot be met.
+        Raise a UserError if the strategy cannot train this many members.
         """
 
     def num_labels(self, gan: GAN, num_members: int) -> int:
-        """Return how many labels the trained model accepts; 0 if it does not know labels."""
+        """Return how many labels the trained model accepts; 0 if it is unconditional."""
         return gan.num_classes if gan.networks.conditional else 0
 
     def grow(self, times: int, members: int) -> tuple[Self, int]:
@@ -152,15 +152,15 @@ class Strategy(Settings, ABC):
         return self, times * max(1, members)
 
     def rows(self, state: Any) -> Tree:
-        """Return the part of a state that consists of rows; the rest belongs to the server."""
+        """Return the part of the state that has one row per member; the server owns the rest."""
         return state
 
     def with_rows(self, state: Any, rows: Tree) -> Any:
-        """Return the state with other rows."""
+        """Return the state with its rows replaced by ``rows``."""
         return rows
 
     def resize(self, state: Any, size: int) -> Any:
-        """Return a state of the whole population for another number of members."""
+        """Return the state of the whole population, resized to ``size`` members."""
         raise UserError(
             f"this strategy cannot continue with {size} members: leave run.members as it was"
         )
@@ -168,22 +168,22 @@ class Strategy(Settings, ABC):
     # Amounts of work and traffic
 
     def batches_per_round(self, images_per_member: float) -> int:
-        """Return the batches of real data that a member uses in a round."""
+        """Return the number of batches of real data that a member uses in a round."""
         steps = self.steps_per_round
         if steps == 0:
             steps = -(-images_per_member // (self.batch_size * self.discriminator_steps))
         return self.batches_for(int(steps))
 
     def steps_in(self, num_batches: int) -> int:
-        """Return the generator updates that this many batches of real data make."""
+        """Return the number of generator updates that use this many batches of real data."""
         return num_batches // self.discriminator_steps
 
     def batches_for(self, steps: int) -> int:
-        """Return the batches of real data for this many generator updates."""
+        """Return the number of batches of real data that this many generator updates need."""
         return steps * self.discriminator_steps
 
     def exchange_table(self, size: int, seed: int) -> Tensor:
-        """Return whose rows each member takes in an exchange, (size, K)."""
+        """Return a table (size, K) of the members whose rows each member takes in an exchange."""
         everyone = torch.ones(size, dtype=torch.bool)
         return derangement(random.key(seed, "swap", 1), everyone)[:, None]
 
@@ -194,24 +194,24 @@ class Strategy(Settings, ABC):
     # Mixtures of generators, for strategies that have them
 
     def mixtures(self, state: Any) -> list[Mixture]:
-        """Return the mixture of every cell, in the order of the cells."""
+        """Return the mixtures of all cells, sorted by cell id."""
         raise _no_mixtures()
 
     def choose_mixture(self, state: Any, cell: int) -> Any:
-        """Return the state whose model samples from this cell's mixture."""
+        """Return the state, changed so that the model samples from this cell's mixture."""
         raise _no_mixtures()
 
     def evolve_mixtures(
         self, context: Context, state: Any, draw_real: Callable[[int], Batch], t: int, steps: int
     ) -> tuple[list[float], Any]:
-        """Run ``steps`` steps of the mixtures' evolution after round t, on fresh samples.
+        """Evolve the mixtures for ``steps`` steps after round t, on fresh samples.
 
-        ``draw_real(n)`` returns n batches of every cell's real data. Return every mixture's
-        distance from the real images before the first step, and the state after the last.
+        ``draw_real(n)`` returns n batches of real data for every cell. Return each mixture's
+        distance from the real images before the first step, and the state after the last step.
         """
         raise _no_mixtures()
 
-    # Parts for methods whose members are pairs
+    # Helpers for strategies whose members are pairs
 
     def new_pairs(self, context: Context, engine: Engine) -> Tree:
         """Return a new pair for every member."""
@@ -219,7 +219,7 @@ class Strategy(Settings, ABC):
         return engine.create(lambda member: gan.init(random.key(seed, "init", member)))
 
     def copy_pair(self, context: Context, first: Pair, member: int) -> Pair:
-        """Return a copy of the first pair with the member's own random streams of dropout."""
+        """Return a copy of the first pair with the member's own random streams for dropout."""
         own = context.gan.init(random.key(context.seed, "init", member))
         return first._replace(
             generator=first.generator._replace(buffers=own.generator.buffers),
@@ -256,7 +256,7 @@ class Strategy(Settings, ABC):
         noise: Tensor,
         keys: Tensor,
     ) -> tuple[Pair, Metrics]:
-        """Run one step of one pair; the tensors have a leading axis of discriminator steps."""
+        """Train one pair for one step; the tensors have a leading axis of discriminator steps."""
         return context.gan.step(pair, to_unit(images), labels, noise, keys)
 
     def train_discriminator(
@@ -268,7 +268,7 @@ class Strategy(Settings, ABC):
         noise: Tensor,
         key: Tensor,
     ) -> tuple[Pair, Metrics]:
-        """Run the part of ``train_pair`` that repeats."""
+        """Run the part of ``train_pair`` that repeats: one discriminator update."""
         return context.gan.discriminator_step(pair, to_unit(images), labels, noise, key)
 
     def train_generator(
@@ -280,7 +280,7 @@ class Strategy(Settings, ABC):
         noise: Tensor,
         key: Tensor,
     ) -> tuple[Pair, Metrics]:
-        """Run the last part of ``train_pair``."""
+        """Run the last part of ``train_pair``: the generator update."""
         return context.gan.generator_step(pair, labels, noise)
 
 

@@ -1,4 +1,4 @@
-"""Cellular: pairs on a torus compete with their neighbours', and the fitter ones spread.
+"""Cellular: pairs on a torus compete with those of their neighbours, and fitter pairs spread.
 
 E. Perez, S. Nesmachnow, J. Toutouh, E. Hemberg, U. O'Reilly, "Parallel/distributed implementation
 of cellular training for generative adversarial neural networks", 2020: Lipizzaner and Mustangs on
@@ -6,12 +6,12 @@ MPI.
 
     cell <- neighbours    centres: G and D with their optimizers and learning rates
     cell                  fitness of every G against every D of the neighbourhood, and the reverse
-                          tournaments decide which train (or the cell's own individuals do)
+                          tournaments decide which individuals train (or the cell's own train)
                           mutate learning rates, train over the batches against drawn opponents
                           trained individuals stay if they are fitter than the cell's own
     cell <- neighbours    features of the new centres' samples
     cell                  mutate the weights of the neighbourhood's mixture;
-                          keep them if the mixture comes closer to the data (mixtures.py)
+                          keep them if the mixture moves closer to the data (mixtures.py)
 
 A round is one of these iterations. The model is the best neighbourhood's mixture of generators.
 """
@@ -45,12 +45,12 @@ from remuda.tensors.functions import Partial
 
 
 class Cell(NamedTuple):
-    """The state, with one row per cell."""
+    """The state of a cell. The state of the population has one row per cell."""
 
     sides: Sides  # the cell's own individuals, the centre first
-    around: Tensor  # (s,) ids of its neighbourhood, itself first
-    weights: Tensor  # (s,) of the generators in the neighbourhood's mixture
-    distance: Tensor  # of that mixture from real images
+    around: Tensor  # (s,) ids of the cells in its neighbourhood, itself first
+    weights: Tensor  # (s,) weights of the generators in the neighbourhood's mixture
+    distance: Tensor  # distance of that mixture from real images
     alive: Tensor
 
 
@@ -58,35 +58,36 @@ class Cell(NamedTuple):
 class Cellular(Strategy):
     """Cellular training.
 
-    The defaults are those of the paper's table I, except the grid and skip_discriminator (1 there).
+    The defaults are those of table I of the paper, except for the grid and for
+    ``skip_discriminator``, which is 1 in the paper.
     """
 
     height: int = 2  # rows of the grid, >= 1
     width: int = 2  # columns, >= 1
-    # von-neumann: the paper's five cells; moore: nine; ring: the two with adjacent numbers.
+    # von-neumann: five cells, as in the paper; moore: nine; ring: the two cells with adjacent ids.
     neighbourhood: Literal["von-neumann", "moore", "ring", "none"] = "von-neumann"
-    schedule: str = ""  # other neighbourhoods by first round, such as "51: moore, 101: none"
-    population: int = 1  # individuals of each side in a cell, >= 1
+    schedule: str = ""  # later neighbourhoods as ROUND: NAME, ..., e.g. "51: moore, 101: none"
+    population: int = 1  # generators, and discriminators, in a cell, >= 1
     # How an individual's losses against the neighbourhood become its fitness.
     fitness: Literal["mean", "worst", "best"] = "mean"
     # Which individuals train: winners of tournaments, or the cell's own against all neighbours.
     selection: Literal["tournament", "none"] = "tournament"
-    tournament_size: int = 2  # contenders, >= 1
-    # When trained individuals replace the cell's own: if they are fitter, or always.
+    tournament_size: int = 2  # individuals in a tournament, >= 1
+    # When trained individuals replace the cell's own: only if they are fitter, or always.
     replacement: Literal["better", "always"] = "better"
-    skip_discriminator: int = 0  # batches of a turn on which only generators learn, >= 0
+    skip_discriminator: int = 0  # batches per turn that train only generators, >= 0
     lr_mutation: float = 1e-4  # standard deviation of a learning rate's steps, >= 0; 0 = none
     lr_mutation_probability: float = 0.5  # for each individual that trains, 0 to 1
     mixture_mutation: float = 0.01  # standard deviation of a weight's steps, > 0
-    mixture_samples: int = 256  # images of each generator by which mixtures are compared, >= 2
-    # Features by which images are compared; network: those of the network that scores use.
+    mixture_samples: int = 256  # images per generator, used to compare mixtures, >= 2
+    # Features used to compare images; network: the features of the network that computes scores.
     mixture_by: Literal["pixels", "network"] = "pixels"
-    # When a generator's loss is drawn from three: never, at its creation, at every update.
+    # When to draw a generator's loss from three losses: never, at its creation, at every update.
     mustangs: Drawing = "none"
-    lose_every: int = 0  # rounds after which one more cell leaves, up to the last; 0 = never
+    lose_every: int = 0  # rounds after which another cell is lost; one always remains; 0 = never
 
     partitions: ClassVar[tuple[str, ...]] = ("all", "subset", "iid", "class", "dirichlet")
-    # Table III of the paper. The coordinator has a core of its own.
+    # From table III of the paper. The coordinator occupies one of the cores.
     paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {
         "2x2": (5, 8.53),
         "3x3": (10, 13.65),
@@ -112,8 +113,8 @@ class Cellular(Strategy):
             )
         if self.mustangs != "none" and self.loss not in ("non-saturating", "minimax"):
             raise UserError(
-                f"strategy.mustangs draws losses of probabilities, which the {self.loss} loss does "
-                "not have: leave it at none"
+                f"strategy.mustangs requires a loss of probabilities, and the {self.loss} loss is "
+                "not one: leave strategy.mustangs at none"
             )
         read_schedule(self.schedule)
 
@@ -144,12 +145,12 @@ class Cellular(Strategy):
         return neighbourhoods(self.height, self.width, self.neighbourhood)
 
     def alive(self, context: Context, size: int, t: int) -> Tensor:
-        """Return which cells are left in round t, (cells,)."""
+        """Return which cells are alive in round t, (cells,)."""
         num_lost = (t - 1) // self.lose_every if self.lose_every else 0
         return survivors(random.key(context.seed, "lose"), size, num_lost)
 
     def links(self, context: Context, size: int, t: int) -> Links:
-        """Return the neighbourhoods of round t, as wide as the widest of the run."""
+        """Return the neighbourhoods of round t, padded to the largest neighbourhood of the run."""
         kinds = {1: self.neighbourhood, **read_schedule(self.schedule)}
         return scheduled_links(self.height, self.width, kinds, self.alive(context, size, t), t)
 
@@ -157,12 +158,12 @@ class Cellular(Strategy):
 
     @property
     def batches_per_turn(self) -> int:
-        """Batches of one turn: those of the discriminators, then those of the generators only."""
+        """Batches in one turn: first those for discriminators, then those only for generators."""
         return self.discriminator_steps + self.skip_discriminator
 
     @property
     def steps_per_turn(self) -> int:
-        """Generator updates of one turn."""
+        """Generator updates in one turn."""
         return 1 + self.skip_discriminator
 
     def batches_per_round(self, images_per_member: float) -> int:
@@ -240,7 +241,7 @@ class Cellular(Strategy):
         return Cell(sides, around, weights, distance, alive), metrics
 
     def evolution(self, gan: GAN) -> Evolution:
-        """Return the rules by which individuals are selected, mutated and replaced."""
+        """Return the rules that select, mutate and replace individuals."""
         own_rates = self.lr_mutation > 0
         return Evolution(
             contest=Contest(gan, self.discriminator_steps, own_rates, self.mustangs),
@@ -266,7 +267,7 @@ class Cellular(Strategy):
 
     @property
     def search(self) -> MixtureSearch:
-        """The search by which the weights of mixtures evolve."""
+        """The search that evolves the weights of mixtures."""
         return MixtureSearch(self.mixture_samples, self.mixture_mutation)
 
     def generate(self, context: Context, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ generative adversarial neural networks on image data", 2021 (DC-CGAN), and M. Lu
     images of label 0 -> [G0, D0]
     images of label 1 -> [G1, D1]                   no messages
     ...
-    sample: draw label y from p(y), then call G_y   equation 5 of the first paper, 8 of the second
+    sample: draw a label y from p(y), then call G_y (equation 5 of the first paper, 8 of the second)
 """
 
 from dataclasses import dataclass

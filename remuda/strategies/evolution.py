@@ -1,4 +1,4 @@
-"""Evolve the individuals of cells: selection, mutation, opponents, replacement."""
+"""Evolve the individuals of cells: select, mutate and replace them, and draw opponents."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ from remuda.tensors import random, trees
 class Evolution:
     """The rules of evolution; their settings are those of ``Cellular``.
 
-    ``own`` are the individuals of a cell, ``centres`` those of its neighbourhood, itself first, and
-    ``present`` (s,) tells which centres exist. Fitness is measured on ``images`` and
-    ``labels``.
+    ``own`` holds the individuals of a cell. ``centres`` holds the centres of its neighbourhood,
+    starting with its own, and ``present`` (s,) tells which of them exist. Fitness is measured on
+    ``images`` and ``labels``.
     """
 
     contest: Contest
@@ -55,9 +55,9 @@ class Evolution:
         return Sides(*sides)
 
     def mutate(self, chosen: Sides, key: Tensor) -> Sides:
-        """Give each learning rate a Gaussian step with some probability.
+        """Add a Gaussian step to each learning rate with some probability.
 
-        Negative rates are mirrored, so that none becomes 0 for good.
+        Negative rates change their sign, so that no rate stays at 0.
         """
         if not self.lr_mutation:
             return chosen
@@ -79,7 +79,10 @@ class Evolution:
         labels: Tensor,
         key: Tensor,
     ) -> Sides:
-        """Return the survivors, the fittest first: of own and trained, or only of the trained."""
+        """Return the fittest individuals, best first.
+
+        The candidates are the cell's own and the trained individuals, or only the trained ones.
+        """
         candidates = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
         everyone, there = self._everyone(candidates, centres, present)
         fitnesses = self._fitnesses(everyone, there, images, labels, key)
@@ -92,14 +95,14 @@ class Evolution:
         return Sides(*kept)
 
     def _everyone(self, own: Sides, centres: Sides, present: Tensor) -> tuple[Sides, Tensor]:
-        """Return the cell's own individuals with its neighbours' centres, and which are present."""
+        """Join a cell's individuals and its neighbours' centres; also return which are present."""
         everyone = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), own, centres)
         return everyone, torch.cat([present[:1].expand(len(own.generators.lr)), present[1:]])
 
     def _fitnesses(
         self, sides: Sides, there: Tensor, images: Tensor, labels: Tensor, key: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return everyone's fitness against those present."""
+        """Return the fitness of every individual against the opponents that are present."""
         measure = FITNESSES[self.fitness]
         return self.contest.fitnesses(
             sides,
@@ -114,7 +117,8 @@ class Evolution:
     def opponents(self, centres: Sides) -> Sides | tuple[()]:
         """Return the opponents that the chosen individuals meet in addition to each other.
 
-        Without selection these are the neighbours' centres as they were; with it there are none.
+        Without selection, these are the neighbours' centres from before the round. With
+        tournaments, the chosen individuals meet only each other.
         """
         if self.selection == "tournament" or centres.generators.lr.shape[1] == 1:
             return ()
@@ -123,7 +127,7 @@ class Evolution:
     def turns(
         self, engine: Engine, real: Batch, there: Tensor, keys: Tensor, batches_per_turn: int
     ) -> Turns:
-        """Return the inputs of a round's training, (cells, turns, batches of a turn, ...).
+        """Return the inputs of one round of training, (cells, turns, batches per turn, ...).
 
         Noise and keys are drawn as in ``Strategy.train_pairs``.
         """

@@ -1,15 +1,15 @@
-"""FL-GAN: federated averaging of pairs, the competitor in the MD-GAN paper.
+"""FL-GAN: federated averaging of pairs, the baseline in the MD-GAN paper.
 
 C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks
-for Distributed Datasets", IPDPS 2019, section III-c, after McMahan et al., "Federated learning of
-deep networks using model averaging", 2016.
+for Distributed Datasets", IPDPS 2019, section III-c, based on McMahan et al., "Federated learning
+of deep networks using model averaging", 2016.
 
-    worker            E local epochs of its own pair on its own data
+    worker            trains its own pair on its own data for E local epochs
     worker -> server  G_n, D_n
-    server            the mean of all G_n and of all D_n, weighted by the sizes of their data
-    server -> worker  the means, with which all workers continue
+    server            averages all G_n and all D_n, weighted by the workers' numbers of images
+    server -> worker  the two means, which replace every G_n and D_n
 
-A round is E local epochs and one averaging.
+A round consists of E local epochs and one averaging.
 """
 
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class FLGAN(Strategy):
     """Federated averaging; the state has one pair per worker."""
 
     epochs: int = 1  # E in the paper: local passes over the data between two averagings, >= 1
-    # Part of the members that is active in a round, drawn for each round, 0 < fraction <= 1.
+    # Fraction of the members that is active, drawn again in each round, 0 < fraction <= 1.
     fraction: float = 1.0
     sync: Literal["both", "generator", "discriminator"] = "both"  # what is averaged
-    # What happens to Adam's moments of the averaged networks.
+    # What happens to the Adam moments of the averaged networks.
     sync_optimizer: Literal["keep", "average", "reset"] = "keep"
     local_norms: bool = False  # FedBN: normalisation layers stay local
 
@@ -113,14 +113,15 @@ class FLGAN(Strategy):
             second = _mean_except(engine, moments.second, local, weights)
             moments = Moments(first, second, engine.mean(moments.steps, weights))
         elif self.sync_optimizer == "reset":
-            # Reset those of local tensors too, because all tensors share one count of updates.
+            # Reset the moments of local tensors too: all tensors share one count of updates.
             moments = trees.map(torch.zeros_like, moments)
         return Player(params, buffers, moments)
 
     def local_names(self, network: nn.Module) -> set[str]:
         """Return the names of the tensors that are not averaged.
 
-        They are singular vectors, whose signs are arbitrary, and with FedBN also the norms.
+        Singular vectors stay local because their signs are arbitrary. With FedBN, normalisation
+        layers stay local too.
         """
         local = vector_names(network)
         if self.local_norms:
@@ -132,7 +133,7 @@ class FLGAN(Strategy):
         return trees.resize(state, size)
 
     def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        """Generate with the server's generator, the mean of all.
+        """Generate images with the server's generator, the mean of all members' generators.
 
         If generators are not averaged, the members' generators take turns.
         """
@@ -147,7 +148,7 @@ class FLGAN(Strategy):
 
 
 def norm_names(network: nn.Module) -> set[str]:
-    """Return the names of parameters and buffers of normalisation layers."""
+    """Return the names of all parameters and buffers in normalisation layers."""
     norms = [name for name, module in network.named_modules() if isinstance(module, BatchNorm2d)]
     tensors = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
     return {tensor for tensor in tensors if any(tensor.startswith(f"{norm}.") for norm in norms)}
@@ -156,7 +157,7 @@ def norm_names(network: nn.Module) -> set[str]:
 def _mean_except(
     engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor
 ) -> dict[str, Tensor]:
-    """Return the tensors' weighted means; local tensors stay as they are."""
+    """Replace all tensors except the local ones with their weighted means over the members."""
     shared = {name: tensor for name, tensor in tensors.items() if name not in local}
     mean = engine.mean(shared, weights) if shared else {}
     return {name: mean.get(name, tensor) for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""MD-GAN: one generator at a server against N discriminators next to data that never move.
+"""MD-GAN: one generator on a server, and N discriminators on workers that keep their own data.
 
 C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adversarial Networks
 for Distributed Datasets", IPDPS 2019, algorithm 1.
@@ -6,12 +6,12 @@ for Distributed Datasets", IPDPS 2019, algorithm 1.
     server            X(1) ... X(k) = G(noise)
     server -> worker  X_g, X_d       two of the k batches; the same one if k = 1
     worker            L steps of D_n on its own real images and X_d
-                      F_n = gradient of G's loss at X_g
+                      F_n = gradient of G's loss with respect to X_g
     worker -> server  F_n
-    server            mean of all F_n, pulled back through G, Adam
+    server            backpropagate the mean of all F_n through G, and update G with Adam
     worker -> worker  D_n            every E local epochs, along a random derangement
 
-A round is a pass over a worker's data, or ``steps_per_round`` of these iterations.
+A round is one pass over a worker's data, or ``steps_per_round`` of these iterations.
 """
 
 import math
@@ -67,12 +67,12 @@ class Iteration(NamedTuple):
 class MDGAN(Strategy):
     """MD-GAN; ``discriminator_steps`` is the paper's L. All L steps use the same two batches."""
 
-    # k in the paper, 1 to members; log: the integer part of log2(members).
+    # k in the paper, from 1 to the number of members; log: the integer part of log2(members).
     num_fake_batches: int | Literal["log"] = "log"
     swap_every: int = 1  # E in the paper: rounds between swaps of discriminators; 0 = never
-    # Adam's moments in a swap: stay with the worker, move with D, or start again.
+    # What happens to Adam's moments in a swap: keep them on the worker, move them with D, or reset.
     swap_optimizer: Literal["keep", "carry", "reset"] = "keep"
-    lose_every: int = 0  # rounds after which one more member is lost, up to the last; 0 = never
+    lose_every: int = 0  # rounds after which another member is lost; one always remains; 0 = never
 
     on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
@@ -91,8 +91,8 @@ class MDGAN(Strategy):
         if self.num_batches(size) > size:
             raise UserError(
                 f"strategy.num_fake_batches={self.num_fake_batches} is more than the {size} "
-                "members, and every batch needs a worker that returns feedback: lower it or raise "
-                "run.members"
+                "members, but every batch needs a worker that returns feedback: lower "
+                "strategy.num_fake_batches or raise run.members"
             )
         return size
 
@@ -119,7 +119,7 @@ class MDGAN(Strategy):
         )
 
     def init(self, context: Context, engine: Engine) -> State:
-        """Return a state in which all workers have the same weights."""
+        """Return the first state, in which all workers have the same weights."""
         first = context.gan.init(random.key(context.seed, "init", 0))
         server = trees.to(Server(first.generator, first.average), engine.device)
         workers = engine.create(lambda member: self.copy_pair(context, first, member).discriminator)
@@ -159,7 +159,7 @@ class MDGAN(Strategy):
         )
         return State(server, workers), losses
 
-    # At the server
+    # On the server
 
     def generate_batches(self, context: Context, server: Server, now: Iteration) -> Tensor:
         """Return X_g and X_d for every worker, (N, 2, b, C, H, W); if k = 1, (N, 1, ...)."""
@@ -171,13 +171,13 @@ class MDGAN(Strategy):
     def apply_feedback(
         self, context: Context, server: Server, now: Iteration, feedback: Tensor
     ) -> Server:
-        """Pull the workers' mean feedback (N, b, ...) back through the generator and update it."""
+        """Backpropagate the mean of the feedback (N, b, ...), and update the generator."""
         generator, average = server
         noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
         _, buffers, pull = context.gan.generate(generator, noise, classes)
-        # (k, N): the weight of each worker's feedback in the gradient at each batch.
+        # (k, N): the weight of each worker's feedback in the gradient for each batch.
         shares = one_hot(now.places[:, 0], len(now.noise)).T * now.weights
-        # Lost workers may have diverged, and 0 times NaN is not 0.
+        # A weight of 0 is not enough for lost workers: if they diverged, 0 times NaN is NaN.
         is_alive = (now.weights > 0).reshape(-1, *[1] * (feedback.ndim - 1))
         feedback = torch.where(is_alive, feedback, 0.0)
         gradients = torch.einsum("kn,n...->k...", shares, feedback)
@@ -187,7 +187,7 @@ class MDGAN(Strategy):
             average = update_average(average, generator, self.ema)
         return Server(generator, average)
 
-    # At one worker
+    # On one worker
 
     def compute_feedback(
         self,
@@ -199,9 +199,9 @@ class MDGAN(Strategy):
         labels: Tensor,
         keys: Tensor,
     ) -> tuple[Player, Tensor, Metrics]:
-        """Run L steps of the discriminator on X_d; return the feedback on X_g.
+        """Train the discriminator for L steps on X_d, then return the feedback on X_g.
 
-        The feedback is the gradient of the generator's loss at every image of X_g.
+        The feedback is the gradient of the generator's loss with respect to the images of X_g.
         """
         gan, real = context.gan, to_unit(images)
         x_g, x_d = fakes[0], fakes[-1]
@@ -231,7 +231,7 @@ class MDGAN(Strategy):
         return Player(params, buffers, moments)
 
     def alive(self, context: Context, size: int, t: int) -> Tensor:
-        """Return which workers are left in round t, (N,)."""
+        """Return which workers are alive in round t, (N,)."""
         num_lost = (t - 1) // self.lose_every if self.lose_every else 0
         return survivors(random.key(context.seed, "lose"), size, num_lost)
 
@@ -284,10 +284,10 @@ class MDGAN(Strategy):
 
 
 def batch_places(alive: Tensor, k: int) -> Tensor:
-    """Return which of the k batches are each worker's X_g and X_d, (N, 2); distinct if k > 1.
+    """Return the indices (N, 2) of each worker's X_g and X_d among the k batches.
 
-    The rule is that of section IV-B1, X_g = X(n mod k + 1) and X_d = X((n + 1) mod k + 1), for the
-    n-th worker that is left.
+    As in section IV-B1, the n-th remaining worker gets X_g = X(n mod k + 1) and
+    X_d = X((n + 1) mod k + 1). These are two different batches if k > 1.
     """
     n = alive.long().cumsum(0)
     return torch.stack([n % k, (n + 1) % k], 1)

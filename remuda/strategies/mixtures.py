@@ -1,7 +1,7 @@
-"""The mixtures of cellular training: each neighbourhood weighs the generators of its cells.
+"""Evolve the mixtures of cellular training: each neighbourhood weights its cells' generators.
 
-Only features travel between cells: each cell samples its own generator, receives the features of
-its neighbours' samples, and improves its weights by one step of a (1+1)-ES. The model is the
+Cells exchange only features. Each cell samples from its own generator and receives the features of
+its neighbours' samples. It then improves its weights with one step of a (1+1)-ES. The model is the
 mixture that is closest to the real images.
 """
 
@@ -25,17 +25,17 @@ from remuda.tensors.functions import Partial
 class Neighbourhoods(NamedTuple):
     """The mixtures of all cells hosted here."""
 
-    generators: Generator  # (cells, individuals, ...): those of the cells themselves
-    around: Tensor  # (cells, s): ids of the cells of each neighbourhood, itself first
+    generators: Generator  # (cells, individuals, ...): the cells' own generators
+    around: Tensor  # (cells, s): ids of the cells in each neighbourhood, its own cell first
     weights: Tensor  # (cells, s)
-    present: Tensor  # (cells, s): which slots hold a living cell
+    present: Tensor  # (cells, s): whether a slot holds a living cell
 
 
 @dataclass(frozen=True)
 class MixtureSearch:
-    """The (1+1)-ES by which the weights of mixtures evolve."""
+    """The (1+1)-ES that evolves the weights of mixtures."""
 
-    num_samples: int  # images of each generator by which mixtures are compared
+    num_samples: int  # images per generator, used to compare mixtures
     mutation: float  # standard deviation of a weight's steps
 
     def step(
@@ -49,7 +49,7 @@ class MixtureSearch:
     ) -> tuple[Tensor, Tensor]:
         """Run one step for every cell; return the new weights (cells, s) and distances (cells,).
 
-        ``table`` holds the neighbourhoods of all cells, also of those hosted elsewhere.
+        ``table`` holds the neighbourhoods of all cells, including cells that other ranks host.
         """
         num = self.num_samples
         labels = real.labels.flatten(1)
@@ -65,14 +65,17 @@ class MixtureSearch:
     def draw_samples(
         self, context: Context, generators: Generator, labels: Tensor, key: Tensor
     ) -> Tensor:
-        """Return samples of one cell's centre, with the labels of its real images."""
+        """Sample from one cell's centre, with the labels of the cell's real images."""
         noise = random.normal(random.fold(key, 7), (self.num_samples, context.gan.networks.latent))
         return context.gan.sample(centre(generators), noise, labels)
 
     def improve(
         self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Run one step for one cell; features are (s, n, d) of samples, (m, d) of real images."""
+        """Run one step for one cell.
+
+        ``features`` (s, n, d) belong to the samples, ``truth`` (m, d) to the real images.
+        """
         noise = random.normal(random.fold(key, 9), weights.shape)
         means = mixture.kernels(features, truth)
         return mixture.improve(weights, present, noise, self.mutation, means)
@@ -82,7 +85,8 @@ class MixtureSearch:
     ) -> tuple[list[float], Tensor, Tensor]:
         """Run many steps after round t for all cells of a population, on fresh samples.
 
-        Return the distances before the first step, and weights and distances after the last.
+        Return the distances before the first step, then the weights and distances after the last
+        step.
         """
         features, truth = self.features(context, mixtures.generators, real, t)
         before, distances, weights = [], [], []
@@ -102,7 +106,7 @@ class MixtureSearch:
     def features(
         self, context: Context, generators: Generator, real: Batch, t: int
     ) -> tuple[Tensor, Tensor]:
-        """Return features (cells, n, d) of every centre's samples and of the cell's real images."""
+        """Return the features (cells, n, d) of the centres' samples and of the cells' images."""
         num, latent = self.num_samples, context.gan.networks.latent
         images, labels = (leaf.flatten(1, 2)[:, :num] for leaf in real)
         features = []
@@ -124,7 +128,7 @@ def centre(generators: Generator) -> Pair:
 def sample_mixture(
     gan: GAN, generators: Generator, around: Tensor, weights: Tensor, noise: Tensor, labels: Tensor
 ) -> Tensor:
-    """Return images from one cell's mixture; around and weights are (s,)."""
+    """Return images from one cell's mixture; ``around`` and ``weights`` have the shape (s,)."""
     slots = mixture.draw(weights, noise)
     images = noise.new_empty(len(noise), *gan.shape)
     for slot in torch.unique(slots).tolist():
@@ -142,7 +146,7 @@ def best_mixture(distance: Tensor, alive: Tensor) -> int:
 def describe_mixtures(
     around: Tensor, weights: Tensor, distance: Tensor, alive: Tensor, width: int
 ) -> list[Mixture]:
-    """Return the mixture of every cell of a grid, for people to read."""
+    """Return a readable description of every cell's mixture."""
     chosen, found = best_mixture(distance, alive), []
     for cell in range(len(weights)):
         by_cell: dict[int, float] = {}

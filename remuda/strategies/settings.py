@@ -1,4 +1,4 @@
-"""Define the settings that all strategies share, and build the GAN that they describe."""
+"""Define the settings that all strategies share, and build a GAN from them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,28 +12,28 @@ LossName = Literal["non-saturating", "minimax", "least-squares", "wasserstein", 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The keys that all strategies have in the ``strategy`` section of a configuration."""
+    """The settings in the ``strategy`` section of a configuration that all strategies share."""
 
-    batch_size: int = 64  # real images of a member in one update, >= 1
-    # Generator updates in a round, >= 0; 0 = one pass over the average share of the data.
+    batch_size: int = 64  # real images per member in one update, >= 1
+    # Generator updates per round, >= 0; 0 = one pass over a share of the data of average size.
     steps_per_round: int = 0
     discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
     loss: LossName = "non-saturating"
     # auto: penalty for the wasserstein loss, none for the others.
     lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"
-    clip: float = 0.01  # lipschitz = clip: bound of the critic's weights, > 0
+    clip: float = 0.01  # lipschitz = clip: bound on the critic's weights, > 0
     penalty: float = 10.0  # lipschitz = penalty: weight of the gradient penalty, > 0
-    # Discriminators receive all images, real and fake, with two random changes. Both settings are
-    # parts of the image's side, 0 <= x < 1: the largest shift, and the side of a square cut-out.
+    # Augmentation of all images, real and fake, that discriminators receive. Both settings are
+    # fractions of the image's side, 0 <= x < 1: the largest shift, and the side of a square cutout.
     shift: float = 0.0
     cutout: float = 0.0
-    label_smoothing: float = 0.0  # real images count as 1 minus this, 0 <= s < 1
+    label_smoothing: float = 0.0  # the target for real images is 1 - s, 0 <= s < 1
     generator_lr: float = 2e-4  # Adam, > 0
     discriminator_lr: float = 2e-4  # Adam, > 0
     generator_betas: tuple[float, float] = (0.5, 0.999)  # Adam, 0 <= beta < 1
     discriminator_betas: tuple[float, float] = (0.5, 0.999)  # Adam, 0 <= beta < 1
-    # Decay of the generator's moving average, which is sampled, 0 <= x < 1; 0 = sample the
-    # generator itself.
+    # Decay of the moving average of the generator's weights, 0 <= x < 1. Samples come from the
+    # average; 0 = from the generator itself.
     ema: float = 0.0
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Settings:
             )
 
     def build_gan(self, networks: Networks, shape: tuple[int, ...], num_classes: int) -> GAN:
-        """Return the GAN of these settings for images of this shape."""
+        """Build a GAN with these settings for images of this shape."""
         lipschitz = self.lipschitz
         if lipschitz == "auto":
             lipschitz = "penalty" if LOSSES[self.loss].needs_lipschitz else "none"

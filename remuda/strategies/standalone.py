@@ -1,7 +1,8 @@
-"""Standalone: one pair on all the data, the baseline for the other strategies.
+"""Standalone: one pair trained on all the data, the baseline for the other strategies.
 
-Unconditional, it is the DC-GAN; conditional, the DC-CGAN of Lupo Pasini et al. 2021, "Scalable
-balanced training of conditional generative adversarial neural networks on image data".
+An unconditional pair is the DC-GAN, and a conditional pair is the DC-CGAN, of Lupo Pasini et al.
+2021, "Scalable balanced training of conditional generative adversarial neural networks on image
+data".
 
     data -> [G, D]                                              no messages
 """
@@ -23,7 +24,7 @@ from remuda.tensors import trees
 class Standalone(Strategy):
     """A single pair; the state is a pair with a leading axis of length 1."""
 
-    partitions: ClassVar[tuple[str, ...]] = ("iid", "subset")  # iid gives one member everything
+    partitions: ClassVar[tuple[str, ...]] = ("iid", "subset")  # iid: the member gets all data
 
     def num_members(self, requested: int, num_classes: int) -> int:
         if requested not in (0, 1):

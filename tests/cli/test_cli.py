@@ -216,7 +216,7 @@ def bad(tmp_path) -> dict[tuple, str]:
         ("sample", run, "--label", "cat"): "labels are 0 to 2",
         ("sample", run, "--n", "0"): "at least 1",
         ("sample", run, "--checkpoint", "77"): "no checkpoint of round 77",
-        ("sample", run, "--out", "x.gif"): "must end in .png",
+        ("sample", run, "--out", "x.gif"): "use a name that ends in .png",
         ("sample", run, "--device", "tpu"): "engine.device=tpu is unknown",
         ("sample", run, "--device", "cuda:77"): "engine.device=cuda:77",
         ("sample", empty): "not a run",

@@ -67,7 +67,7 @@ def test_old_names_work_in_a_record_and_are_reported_once(tmp_path: Path):
 
 def test_an_old_and_a_new_name_together_are_an_error():
     both = {"engine": {"on_loss": "drop", "on_failure": "stop"}}
-    sentence = r"engine\.on_loss is the old name of engine\.on_failure, and both are set: remove"
+    sentence = r"engine\.on_loss is the old name of engine\.on_failure, but both are set: remove"
     with pytest.raises(UserError, match=sentence):
         config.from_dict(both)
     with pytest.raises(UserError, match=sentence):

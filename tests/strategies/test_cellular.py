@@ -362,7 +362,7 @@ def test_the_grid_decides_the_number_of_members():
 
 
 def test_settings_that_do_not_fit_are_refused():
-    with pytest.raises(UserError, match="mustangs draws losses of probabilities"):
+    with pytest.raises(UserError, match="mustangs requires a loss of probabilities"):
         make(mustangs="update", loss="wasserstein")
     with pytest.raises(UserError, match="two real images in a round"):
         Cellular(batch_size=1, steps_per_round=1).batches_per_round(100)

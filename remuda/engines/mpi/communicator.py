@@ -3,8 +3,8 @@
 Only runs under MPI import this module, because mpi4py may be missing elsewhere.
 
 A rank that ends because of a user error, or because the user stops it, tells the other ranks. They
-receive this message while they wait. So all ranks end with one message, printed by rank 0, and one
-exit status. Any other exception aborts the whole job, as ``python -m mpi4py`` does.
+receive this message while they wait, and end too. Rank 0 prints one error message, and the job has
+one exit status. Any other exception aborts the whole job, as ``python -m mpi4py`` does.
 """
 
 import atexit
@@ -41,13 +41,13 @@ from remuda.errors import (
 )
 from remuda.system.signals import STOP_SIGNALS
 
-CHUNK = 1 << 30  # bytes in a message at most; MPI counts with 31 bits
-SPIN = 1e-3  # seconds for which a wait only yields its core
-SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of a sleep in a wait; between them, 10 % of the wait
+CHUNK = 1 << 30  # largest message in bytes; MPI counts bytes with 31 bits
+SPIN = 1e-3  # seconds for which a wait yields its core before it starts to sleep
+SHORTEST, LONGEST = 5e-5, 2e-3  # limits in seconds for a sleep, which is 10 % of the wait so far
 
 
 class MPICommunicator(RecoveringCommunicator):
-    """All ranks of an MPI job, from the point of view of this one.
+    """The connection of this process to all ranks of an MPI job.
 
     Inside its ``with`` block, the signals that stop a run are handled, and an uncaught exception
     aborts the job.
@@ -127,7 +127,7 @@ class MPICommunicator(RecoveringCommunicator):
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
-        """Delay signals until they cannot interrupt a request."""
+        """Delay signals until no MPI call is in progress."""
         was_talking, self._is_talking = self._is_talking, True
         try:
             yield
@@ -146,7 +146,7 @@ class MPICommunicator(RecoveringCommunicator):
             raise
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
-        """Wait, and yield the core meanwhile, because there may be more ranks than cores."""
+        """Wait, but yield the core, because the host may run more ranks than it has cores."""
         start = time.perf_counter()
         while not is_over():
             waited = time.perf_counter() - start
@@ -176,9 +176,9 @@ class MPICommunicator(RecoveringCommunicator):
             raise KeyboardInterrupt
 
     def _on_signal(self, *_: object) -> None:
-        """Obey only the first signal.
+        """React only to the first signal.
 
-        A second one, for example from a time limit that signals twice, would interrupt saving.
+        A second one, for example from a scheduler that signals twice, would interrupt saving.
         """
         if self._was_signalled:
             return
@@ -189,7 +189,7 @@ class MPICommunicator(RecoveringCommunicator):
     # Ending
 
     def recover(self) -> None:
-        """Connect the remaining ranks; a signal to any of them then stops them all."""
+        """Reconnect the remaining ranks. If one of them received a signal, all of them stop."""
         self._is_talking = self._is_recovering = True
         self.is_stopping = self.is_stopping or self._was_signalled
         self._given_up += self._unsent
@@ -224,7 +224,7 @@ class MPICommunicator(RecoveringCommunicator):
         text = torch.frombuffer(bytearray(json.dumps(news).encode()), dtype=torch.uint8)
         for other in range(self.num_ranks):
             if other != self.rank:
-                with suppress(MPI.Exception):  # a lost rank will be noticed elsewhere
+                with suppress(MPI.Exception):  # another call will notice a lost rank
                     self._unsent.append((self.control.Isend(_raw(text), other), text))
 
     def __exit__(self, *exception: Any) -> None:
@@ -238,7 +238,7 @@ class MPICommunicator(RecoveringCommunicator):
             error = late
         self._restore_handlers()
         if error is not None and not is_user_error(error):
-            return  # our exception hook stays: it aborts the other ranks
+            return  # keep our exception hook, which aborts the other ranks
         sys.excepthook = self._excepthook
         if error is None and self._is_whole:
             for comm in (self.comm, self.control, self.spare):
@@ -258,9 +258,9 @@ class MPICommunicator(RecoveringCommunicator):
     def _leave(self, status: int) -> None:
         """Leave the job cleanly. The exit status of the job is that of rank 0.
 
-        The launcher returns when the first rank exits with a status other than 0. By then rank 0
-        must have printed its message, and the other ranks must have ended. MPI_Finalize could wait
-        for lost ranks.
+        The launcher returns when the first rank exits with a status other than 0. Before that,
+        rank 0 must print its message, and the other ranks must end. Jobs that survive failures do
+        not call MPI_Finalize, which could wait for lost ranks.
         """
         if survives_failures():
             self._settle(OVER)

@@ -1,9 +1,9 @@
 """Run members on the ranks of an MPI job.
 
-Verbs are messages of flat bytes, and ``map`` is that of the stacked engine. Every rank runs the
-same strategy on its own span of members, so all ranks call the same verbs in the same order, with
-the same tables and weights. A verb sends at most one message from one rank to another. The server
-is rank 0.
+Verbs send messages of flat bytes, and ``map`` calls the stacked engine. Every rank runs the same
+strategy on its own span of members. All ranks therefore call the same verbs in the same order,
+with the same tables and weights. A verb sends at most one message from one rank to another. The
+server is rank 0.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from remuda.errors import UserError
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-# Tags of messages. The tag of a scatter also identifies the description of its rows, which the
+# Message tags. The tag of a scatter also identifies the description of its rows, which the
 # receivers got in an earlier message.
 TAKE, GATHER, DESCRIPTION, FIRST_SCATTER = range(4)
 
@@ -30,8 +30,8 @@ TAKE, GATHER, DESCRIPTION, FIRST_SCATTER = range(4)
 class MPIEngine(Engine):
     """The part of the population that this rank hosts.
 
-    ``sent`` counts, by verb, the bytes of rows that this rank has sent to others; for ``mean`` it
-    counts the float64 numbers that the rank has added to the sum.
+    ``sent`` counts, for each verb, the bytes that this rank has sent to other ranks. For ``mean``
+    it counts the bytes of the float64 numbers that this rank has added to the sum.
     """
 
     spans_processes: ClassVar[bool] = True
@@ -54,7 +54,7 @@ class MPIEngine(Engine):
         self.device = self.inner.device
         self.staged = self.device.type == "cuda" and not cuda_aware
         self.sent: Counter[str] = Counter()
-        self._descriptions: dict[str, int] = {}  # those sent or received, with their numbers
+        self._descriptions: dict[str, int] = {}  # sent or received so far, with their numbers
         if grid is not None and communicator.num_ranks == size > 1:
             communicator.arrange(grid)
 
@@ -70,7 +70,7 @@ class MPIEngine(Engine):
     def build(
         cls, communicator: Communicator, size: int, device: torch.device, **settings: Any
     ) -> Engine:
-        """Make the engine that a configuration describes; a single rank needs no messages."""
+        """Build the engine from a configuration; a single rank gets a stacked engine."""
         if communicator.num_ranks == 1:
             return Stacked.build(communicator, size, device, **settings)
         return cls(communicator, size, device, **settings)
@@ -161,7 +161,7 @@ class MPIEngine(Engine):
         return rows
 
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
-        """Send all rows to rank 0; the other ranks have no server and return the empty tree."""
+        """Send all rows to rank 0, the server; other ranks return the empty tree."""
         leaves = trees.leaves(rows)
         size = packing.row_bytes(leaves)
         if not self.communicator.is_root:
@@ -185,12 +185,12 @@ class MPIEngine(Engine):
         self.sent[verb] += sum(len(buffer) for buffer in outgoing.values())
         self.communicator.exchange(outgoing, incoming, tag)
 
-    # Between the device and the memory of messages
+    # Copies between the device and the message buffers
 
     def _buffer(self, num_bytes: int) -> Tensor:
         device = torch.device("cpu") if self.staged else self.device
         buffer = torch.empty(num_bytes, dtype=torch.uint8, device=device, pin_memory=self.staged)
-        _synchronise(buffer)  # the GPU may still read what was in this memory before
+        _synchronise(buffer)  # the GPU may still be reading the old content of this memory
         return buffer
 
     def _outgoing(self, packed: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ class MPIEngine(Engine):
 
 
 def missing(reason: str) -> str:
-    """Explain how to install what the engine needs."""
+    """Return a message that explains how to install the engine's requirements."""
     return (
         f"engine.name=mpi needs mpi4py and an MPI library ({reason}): load the cluster's MPI "
         "module, then pip install 'remuda[mpi]'"
@@ -212,6 +212,6 @@ def missing(reason: str) -> str:
 
 
 def _synchronise(buffer: Tensor) -> None:
-    """Wait for the GPU, because MPI does not follow its stream."""
+    """Wait for the GPU, because MPI does not synchronise with its stream."""
     if buffer.device.type == "cuda":
         torch.cuda.current_stream(buffer.device).synchronize()

@@ -12,12 +12,12 @@ from remuda.tensors.trees import Tree
 
 
 def row_bytes(leaves: Sequence[Tensor]) -> int:
-    """Return the bytes of one row of all leaves."""
+    """Return the size in bytes of one row over all leaves."""
     return sum(leaf[:1].numel() * leaf.element_size() for leaf in leaves)
 
 
 def pack(leaves: Sequence[Tensor], rows: slice | list[int]) -> Tensor:
-    """Return the chosen rows of all leaves as bytes. Do not change them: they may be a view."""
+    """Return the chosen rows of all leaves as bytes. Do not change the result: it may be a view."""
     parts = [_flat(leaf.detach()[rows].contiguous()) for leaf in leaves]
     if len(parts) == 1:
         return parts[0]
@@ -35,7 +35,7 @@ def unpack(buffer: Tensor, leaves: Sequence[Tensor], rows: slice) -> None:
 
 
 def _flat(leaf: Tensor) -> Tensor:
-    """View a contiguous tensor as bytes; a single element is contiguous whatever its strides."""
+    """View a contiguous tensor as bytes. This works for a single element with any strides."""
     return leaf.as_strided((leaf.numel(),), (1,)).view(torch.uint8)
 
 
@@ -53,12 +53,12 @@ def _describe(rows: Tree) -> Any:
     if not hasattr(rows, "_fields"):
         return {"tuple": children}
     cls = type(rows)
-    _find(cls.__module__, cls.__qualname__)  # so that the sender reports an error, not the receiver
+    _find(cls.__module__, cls.__qualname__)  # an unknown class fails at the sender
     return {"module": cls.__module__, "class": cls.__qualname__, "tuple": children}
 
 
 def build(description: str, num_rows: int, device: torch.device) -> Tree:
-    """Allocate rows of this description without filling them."""
+    """Allocate rows that match a description, without filling them."""
     return _build(json.loads(description), num_rows, device)
 
 
@@ -77,7 +77,8 @@ def _build(value: Any, num_rows: int, device: torch.device) -> Tree:
 def _find(module: str, name: str) -> type:
     """Find the class of a named tuple among the loaded modules.
 
-    All ranks run the same program, so the module is loaded. A message never imports anything.
+    All ranks run the same program, so the module is already loaded. A message must not import
+    modules.
     """
     found: Any = sys.modules.get(module)
     for part in name.split("."):

@@ -18,7 +18,7 @@ from remuda.engines.communicator import Communicator, LostRank
 from remuda.errors import RanksLost
 
 SWITCH = "OMPI_MCA_mpi_ft_enable"  # mpirun --with-ft ulfm sets it for the ranks
-DOUBT = 5.0  # seconds to wait for MPI to report a failure, after an error it may have caused
+DOUBT = 5.0  # seconds to wait for MPI to report the failure behind an error
 PAUSE = 2e-3  # seconds between two checks of other ranks
 OVER, WHOLE = 1, 2  # bits that ranks agree on: the job is over, and no rank was lost
 FAILURES = (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)
@@ -27,7 +27,7 @@ FAILURES = (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED)
 def has_ulfm() -> bool:
     """Return whether the MPI library can survive failures.
 
-    mpi4py offers the functions for other libraries too, where they have no effect.
+    mpi4py defines the functions for all libraries, but in others they have no effect.
     """
     name, version = MPI.get_vendor()
     return name == "Open MPI" and version[0] >= 5
@@ -46,7 +46,7 @@ class RecoveringCommunicator(Communicator):
     no rank reads.
     """
 
-    remaining: Any = MPI.COMM_WORLD  # for this job and for later jobs of the same process
+    remaining: Any = MPI.COMM_WORLD  # shared by this job and later jobs of the same process
 
     def __init__(self) -> None:
         self.host = MPI.Get_processor_name()
@@ -57,7 +57,7 @@ class RecoveringCommunicator(Communicator):
         self.original_ranks, self.lost = range(self.num_ranks), []
         self._first, self._hosts = self.base.group, {}
         self._given_up: list[Any] = []  # requests and communicators that MPI may still use
-        self._others: list[dict[str, Any]] = []  # what each rank reported about itself
+        self._others: list[dict[str, Any]] = []  # facts that each rank reported about itself
         self._is_recovering = self._is_settled = False
 
     @abstractmethod
@@ -65,7 +65,7 @@ class RecoveringCommunicator(Communicator):
         """Wrap MPI calls, and pass their errors to ``_handle``."""
 
     def _connect(self) -> None:
-        """Make communicators for all remaining ranks, and exchange facts about them."""
+        """Create communicators for all remaining ranks, and exchange facts about the ranks."""
         self.rank, self.num_ranks, self._is_settled = self.base.rank, self.base.size, False
         self.original_ranks = MPI.Group.Translate_ranks(self.base.group, None, self._first)
         with self._talking():
@@ -98,7 +98,7 @@ class RecoveringCommunicator(Communicator):
     def _is_failure(self, error: MPI.Exception) -> bool:
         """Return whether a lost rank caused an error.
 
-        Among several requests MPI does not name the failed one, so wait until the failure shows.
+        MPI does not say which of several requests failed, so wait until it reports a lost rank.
         """
         if error.Get_error_class() in FAILURES:
             return True
@@ -129,9 +129,9 @@ class RecoveringCommunicator(Communicator):
         self.lost = [*self.lost, *news]
 
     def _settle(self, bits: int) -> int:
-        """Return the bits that all remaining ranks have set; all ranks get the same answer.
+        """Return the bits that all remaining ranks have set. All ranks get the same result.
 
-        Every rank calls this once before it leaves these communicators.
+        Every rank must call this once before it leaves these communicators.
         """
         self._is_settled = True
         while True:

@@ -1,4 +1,4 @@
-"""Decide which rank hosts which members, and which rows it needs from the others."""
+"""Decide which rank hosts which members, and which rows it needs from other ranks."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,14 +23,14 @@ def spans(size: int, num_ranks: int) -> list[range]:
 
 
 class Delivery(NamedTuple):
-    """How one rank receives the rows that its members take.
+    """A plan for one rank to receive the rows that its members take.
 
-    The *pool* holds every row that the rank needs, once, in the order of their members. Ranks host
-    spans, so the rows from one rank are a slice of the pool.
+    The *pool* holds each row that the rank needs once, sorted by member. Each rank hosts a
+    contiguous span of members, so the rows from one rank form a slice of the pool.
     """
 
     needed: list[int]  # members whose rows are in the pool
-    incoming: dict[int, slice]  # by rank, this one included: the slice of the pool that it fills
+    incoming: dict[int, slice]  # by rank, including this one: the slice of the pool that it fills
     outgoing: dict[int, list[int]]  # by other rank: the rows of this rank that it needs
     places: Tensor  # (members here,) or (members here, K): the position of each row in the pool
 
@@ -38,8 +38,8 @@ class Delivery(NamedTuple):
 def deliver(source: Tensor, hosted: list[range], rank: int) -> Delivery:
     """Plan the messages of one rank for a ``take``.
 
-    ``source`` is a table that all ranks know: its entries are the members whose rows are taken.
-    ``hosted`` are the spans of all ranks.
+    ``source`` is the table of the members whose rows are taken; all ranks know it. ``hosted``
+    holds the spans of all ranks.
     """
     source = source.cpu()
     wanted = [torch.unique(source[span.start : span.stop]) for span in hosted]  # ascending

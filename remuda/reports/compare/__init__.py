@@ -19,14 +19,14 @@ __all__ = ["FORMATS", "Column", "Comparison", "Group", "compare"]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Groups of runs that differ only by their seed; the others are tested against the first."""
+    """Groups of runs that differ only in their seed. Tests compare each group with the first."""
 
     groups: list[Group]
     columns: list[Column]
     notes: list[str]
 
     def render(self, format: str = "text") -> str:
-        """Return the table with its notes; CSV has no notes."""
+        """Return the table and its notes as text; CSV has no notes."""
         if format not in FORMATS:
             raise UserError(f"--format {format} is unknown: choose from {', '.join(FORMATS)}")
         return FORMATS[format](self.groups, self.columns, self.notes)

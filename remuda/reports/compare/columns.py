@@ -1,4 +1,4 @@
-"""One column per score and protocol, with a summary for each group of runs."""
+"""Make one column per score and protocol, with a summary for each group of runs."""
 
 import statistics
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ DIRECTIONS = {
     "diversity": HIGHER,
     "copying": LOWER,
 }
-# Values share a column only if these fields are equal too: a name states a protocol but does not
-# prove it.
+# Values share a column only if these fields are equal too, because the name of a score does not
+# describe its protocol completely.
 PROTOCOL = (
     "num_samples",
     "reference",
@@ -45,16 +45,16 @@ Protocol = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A group's score: the mean over its seeds, or the value of its only run."""
+    """The score of a group: the mean over its seeds, or the value of its only run."""
 
     value: float
     spread: float | None
     over_seeds: bool  # false: the spread is over splits or subsets of one run's images
     values: list[float]
     round: int
-    lacking: list[Path]  # runs of the group without this score in this round
+    lacking: list[Path]  # runs of the group that have no such score in this round
     precisions: set[str]
-    p: float | None = None  # of the test against the first group
+    p: float | None = None  # p-value of the test against the first group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +64,17 @@ class Column:
     name: str  # states the protocol
     label: str  # the name, with the protocol if several columns have this name
     cells: list[Summary | None]  # one per group
-    floors: list[list[float]]  # scores of real images, for the runs of each group
+    floors: list[list[float]]  # for each group, its runs' scores of real images
 
     @property
     def direction(self) -> str:
-        """↓ or ↑; "" if no direction is better."""
+        """The better direction, ↓ or ↑; "" if neither is better."""
         kind = self.name.split("_")[0]
         return HIGHER if kind.endswith("-score") else DIRECTIONS.get(kind, "")
 
     @property
     def all_floors(self) -> list[float]:
-        """The scores of real images for the runs of all groups."""
+        """The scores of real images in the runs of all groups."""
         return [floor for floors in self.floors for floor in floors]
 
     @property
@@ -145,14 +145,14 @@ def _find(run: Run, name: str, protocol: Protocol, t: int) -> Score | None:
 
 
 def _protocol(score: Score) -> Protocol:
-    """Return the fields that must be equal; of classes, only their number."""
+    """Return the fields that must be equal; for classes, only their number must be equal."""
     num_classes = "" if score.classes is None else len(score.classes)
     values = {field: getattr(score, field) for field in PROTOCOL} | {"classes": num_classes}
     return tuple(values[field] for field in PROTOCOL)
 
 
 def _label(name: str, protocol: Protocol, protocols: list[Protocol]) -> str:
-    """Return the name, with the fields that differ if several protocols have this name."""
+    """Return the name; if several protocols share it, add the fields that differ."""
     marks = []
     for i, field in enumerate(PROTOCOL):
         if len({other[i] for other in protocols}) > 1:

@@ -10,8 +10,8 @@ from remuda.config import RunConfig, to_dict
 from remuda.errors import UserError
 from remuda.reports.compare.runs import Run
 
-# These settings do not change the result, up to rounding: device and speed, folders, and how often
-# to save.
+# These settings change the result at most by rounding errors: they concern the device, speed,
+# folders, and how often to save.
 IGNORED = {
     "about",
     "paper",
@@ -31,7 +31,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Runs that differ only by their seed."""
+    """Runs that differ only in their seed."""
 
     name: str
     runs: list[Run]
@@ -56,7 +56,7 @@ def group(runs: list[Run]) -> list[Group]:
     """Group runs that repeat each other, in the order of each group's first run."""
     groups: list[Group] = []
     for run in runs:
-        # The number of members counts, not whether the user or the strategy chose it.
+        # Compare the actual number of members, whether the user or the strategy chose it.
         content = content_of(run), run.facts.classes, run.facts.counts
         known = settings(run.config) | {"run.members": run.num_members, CONTENT: content}
         same = next((one for one in groups if one.settings == known), None)
@@ -80,7 +80,7 @@ def content_of(run: Run) -> str:
 
 
 def _names(groups: list[Group]) -> list[str]:
-    """Name repeats by their strategy and the settings that differ, single runs by their folders."""
+    """Name repeats after their strategy and differing settings, single runs after their folders."""
     repeated = [i for i, one in enumerate(groups) if len(one.runs) > 1]
     by_strategy = defaultdict(list)
     for i in repeated:
@@ -95,7 +95,7 @@ def _names(groups: list[Group]) -> list[str]:
 
 
 def _distinguish(groups: dict[int, Group]) -> dict[int, list[str]]:
-    """Return a few settings that tell all groups apart, the one with the most values first."""
+    """Return a few settings that distinguish the groups; those with the most values come first."""
     if len(groups) == 1:
         return {i: [] for i in groups}
     keys = [key for key in differing(groups.values()) if key != CONTENT]
@@ -120,7 +120,7 @@ def differing(groups: Iterable[Group]) -> list[str]:
 
 
 def plain(value: object) -> str:
-    """Return the value of a setting as text for people."""
+    """Format the value of a setting as readable text."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -136,7 +136,7 @@ def _short(key: str, value: object) -> str:
 
 
 def _short_paths(folders: dict[int, Path], taken: set[str]) -> dict[int, str]:
-    """Return the shortest end of each folder's path that is unique."""
+    """Return the shortest unique end of each folder's path."""
     whole = {i: folder.resolve().parts for i, folder in folders.items()}
     for length in range(1, max(map(len, whole.values()), default=0) + 1):
         names = {i: str(Path(*parts[-length:])) for i, parts in whole.items()}

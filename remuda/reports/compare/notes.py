@@ -1,10 +1,10 @@
-"""The footnotes of a comparison: how to read it, and everything that may make it unfair."""
+"""Write the footnotes of a comparison: how to read it, and what may make it unfair."""
 
 from remuda.reports.compare.columns import Column
 from remuda.reports.compare.groups import CONTENT, Group, content_of, differing, plain
 from remuda.reports.compare.significance import MIN_REPEATS, smallest_p
 
-MAX_SETTINGS = 8  # shown with their values; of further ones only the names
+MAX_SETTINGS = 8  # settings shown with their values; for the others, only the names are shown
 # Settings that have their own columns or notes.
 SHOWN = {"strategy.name", "run.members", "run.rounds", CONTENT}
 
@@ -27,7 +27,7 @@ def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
     cells = [cell for column in columns for cell in column.cells if cell is not None]
     found = []
     if not columns:
-        found.append("None of these runs has scores: remuda score RUN adds them.")
+        found.append("None of these runs has scores. To add them, run `remuda score RUN`.")
     if any(cell.over_seeds for cell in cells):
         found.append("±: mean and standard deviation (n - 1) over seeds.")
     if any(cell.spread is not None and not cell.over_seeds for cell in cells):
@@ -37,9 +37,9 @@ def _how_to_read(groups: list[Group], columns: list[Column]) -> list[str]:
         )
     if any(column.all_floors for column in columns):
         found.append(
-            "Real images: the same score of real images that are not in the reference. They are "
-            "10,000, or fewer if the data or the samples are fewer. With fewer images a distance "
-            "is larger, and an Inception score is smaller."
+            "Real images: the same score of real images that are not in the reference. At most "
+            "10,000 images are used, or fewer if there are fewer data or samples. With fewer "
+            "images, a distance is larger, and an Inception score is smaller."
         )
     if any(len(group.runs) > 1 for group in groups):
         found.append("Seconds and bytes: the median over seeds.")
@@ -74,8 +74,8 @@ def _significance(groups: list[Group], columns: list[Column]) -> list[str]:
 def _different_protocols(columns: list[Column]) -> list[str]:
     split = {column.name: None for column in columns if column.label != column.name}
     found = [
-        f"{name}: measured against different references, or with different networks or counts; "
-        "do not compare values of different columns."
+        f"{name}: measured against different references, or with different networks or counts. "
+        "Do not compare values in different columns."
         for name in split
     ]
     for column in columns:
@@ -120,7 +120,7 @@ def _different_data(groups: list[Group]) -> list[str]:
 
 
 def _different_settings(groups: list[Group]) -> list[str]:
-    """Name all differences that columns do not show: a score may have more than one cause."""
+    """List all differing settings that columns do not show, because any may affect a score."""
     keys = [key for key in differing(groups) if key not in SHOWN]
     found = []
     for key in keys[:MAX_SETTINGS]:
@@ -143,5 +143,5 @@ def _different_machines(groups: list[Group]) -> list[str]:
     precisions = sorted({run.config.engine.precision for run in runs})
     if len(precisions) > 1:
         listed = ", ".join(precisions)
-        found.append(f"engine.precision differs ({listed}), also inside groups.")
+        found.append(f"engine.precision differs between runs ({listed}), possibly within groups.")
     return found

@@ -1,4 +1,4 @@
-"""A run, condensed for comparisons."""
+"""Read runs and condense them for comparisons."""
 
 import math
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from remuda.record.writer import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Everything that a comparison shows; with a chosen round, as it was after that round."""
+    """Everything that a comparison shows about a run, after its last or a chosen round."""
 
     folder: Path
     config: RunConfig
     facts: DataFacts
-    device: str  # of the last start or resume; "" if not recorded
+    device: str  # device of the last start or resume; "" if not recorded
     num_members: int
-    num_rounds: int  # trained
+    num_rounds: int  # number of rounds trained
     num_images: int  # real images that the population has seen
     seconds: float  # sum over the rounds
-    num_bytes: int | None  # sent between members; None unless every round reports it
+    num_bytes: int | None  # bytes sent between members; None unless every round reports them
     scores: dict[tuple[int, str], Score]  # by round and name
 
 
 def expand(folders: list[Path]) -> list[Path]:
-    """Replace every folder of runs, as ``remuda repeat`` writes it, with the runs in it."""
+    """Replace each folder of runs, such as ``remuda repeat`` writes, by the runs in it."""
     found = []
     for folder in folders:
         inner = sorted(path.parent for path in folder.glob("*/config.toml"))
@@ -37,7 +37,7 @@ def expand(folders: list[Path]) -> list[Path]:
 
 
 def read(folder: Path, last_round: int | None = None) -> Run:
-    """Read a run; with ``last_round``, only its rounds up to there and the scores of that round."""
+    """Read a run; with ``last_round``, only rounds up to it and the scores of that round."""
     record = Record.open(folder)
     config, facts, environments = record.config, record.facts, record.environments()
     lines = record.rounds()

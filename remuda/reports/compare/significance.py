@@ -4,16 +4,17 @@ import math
 from collections.abc import Sequence
 
 MIN_REPEATS = 2  # scored seeds in each group
-# The most divisions of tied values to enumerate; ten against ten values have 184,756.
+# Enumerate at most this many divisions of tied values; ten against ten values have 184,756.
 MAX_DIVISIONS = 200_000
 
 
 def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the two-sided p of the U test.
+    """Return the two-sided p-value of the U test.
 
-    It is exact without ties, and with ties as long as all divisions can be enumerated. Scores such
-    as a number of modes have ties. For ties the usual exact table is wrong, and the normal
-    approximation is poor at ten values; so the ranks are divided in every possible way.
+    The value is exact if no values are tied. Scores such as a number of modes have ties. With ties,
+    the usual exact table is wrong, and the normal approximation is poor for ten values. The test
+    then enumerates all divisions of the ranks into two groups, up to ``MAX_DIVISIONS`` of them.
+    For more divisions it uses the normal approximation.
     """
     from scipy import stats  # slow to import, and not needed by other commands
 
@@ -37,5 +38,5 @@ def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def smallest_p(num_one: int, num_other: int) -> float:
-    """Return the smallest possible p: all values of one group lie above all of the other."""
+    """Return the smallest possible p-value, reached if the values of the groups do not overlap."""
     return min(1.0, 2 / math.comb(num_one + num_other, num_one))

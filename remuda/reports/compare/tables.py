@@ -22,14 +22,14 @@ class Cell(NamedTuple):
 
     text: str
     is_best: bool = False
-    tail: str = ""  # after the mark of the best value
+    tail: str = ""  # text after the mark of the best value
 
 
 Grid = list[list[str]]  # rows of cells; the first row is the header
 
 
 def as_text(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
-    """Return aligned columns; a table that is too wide is split."""
+    """Return a table with aligned columns, split into several tables if it is too wide."""
     grid = _grid(groups, columns, _plain)
     marked = ["*: the best value."] if _has_best(columns) else []
     lines = [line for block in _blocks(grid) for line in [*_aligned(block), ""]]
@@ -81,7 +81,7 @@ def as_latex(groups: list[Group], columns: list[Column], notes: list[str]) -> st
 
 
 def as_csv(groups: list[Group], columns: list[Column], notes: list[str]) -> str:
-    """Return one row per group with unrounded numbers; the notes are left out."""
+    """Return one row per group with unrounded numbers; omit the notes."""
     parts = ("", " spread", " spread over", " n", " round", " p", " floor")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -108,7 +108,7 @@ FORMATS: dict[str, Callable[[list[Group], list[Column], list[str]], str]] = {
 
 
 def _grid(groups: list[Group], columns: list[Column], style: Callable[[Cell], str]) -> Grid:
-    """Return one row per group, or one column per group if that is narrower and rows do not fit."""
+    """Return one row per group; if the rows are too wide, use columns where that is narrower."""
     cells = _cells(groups, columns)
     transposed = [list(row) for row in zip(*cells, strict=True)]
     texts = ([[_plain(cell) for cell in row] for row in table] for table in (cells, transposed))
@@ -148,7 +148,7 @@ def _cell(summary: Summary | None, digits: int, best: float | None) -> Cell:
 
 
 def _facts(group: Group, number: Callable[[int | float], str]) -> list[str]:
-    """Return counts as one number, or a range if the runs differ; seconds and bytes as medians."""
+    """Return counts as one number, or as a range if runs differ; seconds and bytes as medians."""
     spans = [
         _span([number(n) for n in sorted({getattr(run, field) for run in group.runs})])
         for field in ("num_members", "num_rounds", "num_images")
@@ -182,7 +182,7 @@ def _span(ends: Sequence[str]) -> str:
 
 
 def _decimals(column: Column) -> int:
-    """Return the decimals that show four digits of the largest value; 0 for whole numbers."""
+    """Return how many decimals show four digits of the largest value; 0 for whole numbers."""
     cells = [cell for cell in column.cells if cell is not None]
     numbers = [x for cell in cells for x in (cell.value, cell.spread or 0.0)] + column.all_floors
     if all(x == round(x) for x in numbers):
@@ -199,7 +199,7 @@ def _has_best(columns: list[Column]) -> bool:
 
 
 def _blocks(grid: Grid) -> list[Grid]:
-    """Split a wide table into tables that fit a line; each one starts with the names."""
+    """Split a wide table into tables that fit the line width; each starts with the names."""
     blocks, taken = [], 1
     while taken < len(grid[0]):
         end = taken + 1
@@ -254,5 +254,5 @@ def _latex(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Escape Markdown's signs; an underscore inside a word needs no escape."""
+    """Escape characters that Markdown interprets, except underscores inside words."""
     return re.sub(r"[\\`*<|\[\]]|(?<![^\W_])_|_(?![^\W_])", lambda sign: "\\" + sign[0], text)

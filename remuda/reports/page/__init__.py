@@ -1,4 +1,4 @@
-"""Write the page of a run: its record as one HTML file that needs no other file.
+"""Write the page of a run: a single, self-contained HTML file.
 
 This package reads the run folder; it imports neither training code nor PyTorch.
 """
@@ -13,7 +13,7 @@ __all__ = ["write"]
 
 
 def write(folder: Path) -> Path:
-    """Write index.html into a run folder, which may be half trained; return the page's path."""
+    """Write index.html for a run, finished or not, and return the path of the page."""
     text = html.render(read(Path(folder)))
     path = Path(folder) / "index.html"
     write_text(path, text)

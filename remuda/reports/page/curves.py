@@ -1,18 +1,18 @@
-"""A metric over the rounds, thinned out while it is read; plain arithmetic."""
+"""Thin out a metric's values while the rounds are read."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-MAX_POINTS = 2_000  # more than a screen has pixels
+MAX_POINTS = 2_000  # more than the pixels across most screens
 MAX_VALUES = 400_000  # points times members; limits memory and the size of the page
-MIN_POINTS = 200  # of a long run, however many members it has
+MIN_POINTS = 200  # for a long run, whatever its number of members
 
 
 @dataclass
 class Curve:
-    """Points, each the mean of ``stride`` consecutive rounds and of each member's values there."""
+    """The points of a curve; each point averages every member over ``stride`` rounds."""
 
     stride: int = 1
     rounds: list[float] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Curve:
     def add(self, t: int, values: Sequence[float]) -> None:
         """Add the values of round t, one per member."""
         if self._rounds_open and len(values) != len(self._sums_open):
-            self.close()  # a mean over two sizes of the population has no meaning
+            self.close()  # never average over rounds with different numbers of members
         if self._rounds_open:
             pairs = zip(self._sums_open, values, strict=True)
             self._sums_open = [total + value for total, value in pairs]
@@ -71,7 +71,7 @@ class Curve:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of the finite values; NaN, which plots leave out, if none is finite."""
+    """Return the mean of the finite values. If none is finite, return NaN, which plots omit."""
     finite = [value for value in values if math.isfinite(value)]
     return math.fsum(finite) / len(finite) if finite else math.nan
 

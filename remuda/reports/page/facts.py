@@ -1,4 +1,4 @@
-"""The figures at the top of a page."""
+"""Collect the facts at the top of a page."""
 
 import statistics
 
@@ -9,7 +9,7 @@ UNKNOWN = "not known yet"
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Return names and values in the order of the page."""
+    """Return the names and values of the facts in the order of the page."""
     return [
         ("strategy", run.strategy),
         ("data", _data(run)),
@@ -24,7 +24,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
 
 def _members(run: Run) -> str:
     lost = len(run.settings.get("run", {}).get("lost", []))
-    if lost:  # run.members counts the remaining ones
+    if lost:  # run.members counts the remaining members
         return f"{run.setting('run', 'members') + lost:,}, {lost:,} of them lost"
     return f"{run.num_members:,}" if run.num_members else UNKNOWN
 

@@ -1,4 +1,4 @@
-"""Render the page section by section; a section without data is omitted or says so."""
+"""Render the page section by section. A section without data is omitted or says so."""
 
 import json
 import shlex
@@ -11,9 +11,9 @@ from remuda.reports.page.facts import facts
 from remuda.reports.page.run import Run
 
 PAGE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-LARGE = 960  # pixels, limit for the longer side of the newest grid when it is enlarged
-MAX_WIDTH = 1800  # pixels, limit for the width of the newest grid
-THUMBNAIL = 240  # pixels, twice the displayed width: sharp on a phone's screen too
+LARGE = 960  # pixels; limit for the longer side when the newest grid is enlarged
+MAX_WIDTH = 1800  # pixels; limit for the width of the newest grid
+THUMBNAIL = 240  # pixels; twice the displayed width, to be sharp on a phone's screen
 MAX_STRIP = 8  # grids below the newest one
 
 
@@ -59,7 +59,7 @@ def _samples(run: Run) -> str:
         chosen = pictures.evenly(run.grids, MAX_STRIP)
         figures = "".join(_figure(run, *grid, THUMBNAIL) for grid in chosen)
         strip = f"""<div class="strip">{figures}</div>
-<p class="soft">The same noise in every round.</p>"""
+<p class="soft">All rounds use the same noise.</p>"""
     return f"""<section>
 <h2>Samples</h2>
 <div class="newest">{newest}</div>

@@ -1,4 +1,4 @@
-"""Sample grids as images inside the page."""
+"""Embed sample grids as images in the page."""
 
 import base64
 import io
@@ -22,7 +22,7 @@ class Picture:
 
 
 def load(path: Path, max_width: int) -> Picture | None:
-    """Return a PNG, shrunk to at most ``max_width`` pixels; None if a kill damaged the file."""
+    """Load a PNG and shrink it to at most ``max_width`` pixels; return None if it is damaged."""
     try:
         with Image.open(path) as image:
             image.load()
@@ -31,14 +31,14 @@ def load(path: Path, max_width: int) -> Picture | None:
                 image = image.resize((max_width, height), Image.Resampling.LANCZOS)
             buffer = io.BytesIO()
             image.save(buffer, format="PNG", optimize=True)
-    except (OSError, SyntaxError, ValueError):  # pillow's errors for broken files
+    except (OSError, SyntaxError, ValueError):  # Pillow's errors for damaged files
         return None
     text = base64.b64encode(buffer.getvalue()).decode("ascii")
     return Picture(f"data:image/png;base64,{text}", image.width, image.height)
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:
-    """Return at most ``count`` >= 2 evenly spaced items, with the first and the last."""
+    """Return at most ``count`` >= 2 evenly spaced items, including the first and the last."""
     if len(items) <= count:
         return list(items)
     return [items[i * (len(items) - 1) // (count - 1)] for i in range(count)]

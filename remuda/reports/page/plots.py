@@ -1,4 +1,4 @@
-"""A metric's curve as inline SVG, in the page's own colours."""
+"""Draw a metric's curve as inline SVG in the colours of the page."""
 
 import io
 import re
@@ -6,9 +6,9 @@ from typing import Any
 
 from remuda.reports.page.curves import Curve
 
-MAX_LINES = 50  # members; with more, bands are clearer than lines
-MAX_VECTOR_VALUES = 20_000  # with more, thin lines become pixels, to keep the page small
-FEW_POINTS = 12  # curves with at most this many get markers, so that one point is visible
+MAX_LINES = 50  # members; for more members, bands are clearer than lines
+MAX_VECTOR_VALUES = 20_000  # above this, thin lines are rasterized to keep the page small
+FEW_POINTS = 12  # curves with at most this many points get markers, to show single points
 INK = "#010203"  # stands for the page's text colour until the SVG is written
 COLOUR = "#3f8fd8"  # visible on white and on black
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -19,8 +19,8 @@ def curve_svg(
 ) -> str:
     """Draw a thin line for each member or bands of quantiles, and a thick line for the mean.
 
-    ``band`` has two values per point, its lower and its upper edge. ``floor`` is a dashed line over
-    all rounds.
+    ``band`` has two values per point, the lower and the upper edge of a band. ``floor`` is the
+    height of a dashed line.
     """
     import matplotlib  # slow to import, and only needed at the end of a run
     from matplotlib.figure import Figure
@@ -41,10 +41,10 @@ def curve_svg(
 
 
 def style(name: str) -> dict[Any, Any]:
-    """Return matplotlib's settings for the panel of this name."""
+    """Return matplotlib's settings for the panel with this name."""
     return {
         "svg.fonttype": "none",
-        "svg.hashsalt": name,  # the same run gives the same page; panels share no ids
+        "svg.hashsalt": name,  # makes pages reproducible, and ids different between panels
         "font.size": 9,
         **{f"{key}.color": INK for key in ("text", "xtick", "ytick")},
         **{f"axes.{key}color": INK for key in ("edge", "label")},
@@ -86,7 +86,7 @@ def inline(svg: str) -> str:
     """Return only the SVG element, which takes its text colour and its width from the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' id="[\w.]+_\d+"', "", svg)  # names of groups, equal in all panels
+    svg = re.sub(r' id="[\w.]+_\d+"', "", svg)  # ids of groups, which are the same in all panels
     for name in ("height", "width"):
         svg = re.sub(rf'(<svg[^>]*?) {name}="[^"]*"', r"\1", svg)
     return svg.replace(INK, "currentColor")

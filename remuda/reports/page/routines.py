@@ -1,4 +1,4 @@
-"""The seconds of a strategy's routines, next to table IV and figure 4 of the cellular paper."""
+"""Compare the times of a strategy's routines with table IV and figure 4 of the cellular paper."""
 
 import io
 import math
@@ -13,7 +13,7 @@ from remuda.reports.page import plots
 from remuda.reports.page.run import Run, read
 from remuda.system.text import count
 
-# Table IV is about a 4x4 grid.
+# Table IV describes a 4x4 grid.
 PAPER_CELLS, PAPER_ITERATIONS, PAPER_BATCHES = 16, 200, 600
 # Minutes on a single core, and distributed over 17 cores.
 PAPER: Mapping[str, tuple[float, float]] = {
@@ -22,7 +22,7 @@ PAPER: Mapping[str, tuple[float, float]] = {
     "update_genomes": (199.8, 16.8),
     "mutate": (25.6, 17.9),
 }
-PAPER_OVERALL = 509.6, 97.9  # as printed; the first column's sum is 509.7
+PAPER_OVERALL = 509.6, 97.9  # as printed; the sum of the first column is 509.7
 PAPER_COLOUR, PAPER_PALE = "#c8622d", "#e3b094"
 
 
@@ -30,12 +30,12 @@ PAPER_COLOUR, PAPER_PALE = "#c8622d", "#e3b094"
 class Profile:
     """The time that a run spent in each routine; the paper calls rounds iterations."""
 
-    seconds: dict[str, float]  # total; the paper's routines in its order, then others
+    seconds: dict[str, float]  # total; first the paper's routines in the paper's order, then others
     num_rounds: int
     num_cells: int
     num_batches: int  # batches of real images per cell and round
     batch_size: int
-    seconds_of_rounds: float  # routines and everything between them
+    seconds_of_rounds: float  # including the time between routines
 
     @property
     def total(self) -> float:
@@ -44,7 +44,7 @@ class Profile:
 
     @property
     def scale(self) -> float:
-        """The factor from this run's seconds to minutes at the paper's cells and iterations."""
+        """The factor that converts this run's seconds to minutes at the paper's scale."""
         return PAPER_CELLS / self.num_cells * PAPER_ITERATIONS / self.num_rounds / 60
 
     def rows(self) -> list[list[str]]:
@@ -62,7 +62,7 @@ class Profile:
         return [name, *own, f"{seconds * self.scale:,.2f}", *theirs]
 
     def notes(self) -> list[str]:
-        """Explain how far this run and the paper can be compared."""
+        """Explain to what extent this run and the paper are comparable."""
         texts = [
             f"This run: {count(self.num_rounds, 'iteration')} of {count(self.num_cells, 'cell')} "
             f"with {self.num_batches:,} batches of {self.batch_size:,} images each. The paper: "
@@ -77,7 +77,7 @@ class Profile:
             )
         rest = max(0.0, self.seconds_of_rounds - self.total)
         texts.append(
-            f"The iterations took {rest:,.2f} s outside these routines, mostly to draw batches."
+            f"The iterations spent {rest:,.2f} s outside these routines, mostly drawing batches."
         )
         return texts
 
@@ -138,7 +138,7 @@ def section(run: Run) -> str:
 
 
 def draw(found: Profile, path: Path) -> None:
-    """Draw the page's figure into a PNG."""
+    """Draw the figure of the page to a PNG file."""
     _figure(found, "black").savefig(path, format="png", dpi=150)
 
 
@@ -152,7 +152,7 @@ def _svg(found: Profile) -> str:
 
 
 def _figure(found: Profile, ink: str) -> Any:
-    """Draw two panels with separate axes: the times differ by orders of magnitude."""
+    """Draw two panels with separate axes, because the times differ by orders of magnitude."""
     from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
 
     figure = Figure(figsize=(8.4, 2.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""A run, condensed for its page while the run folder is read."""
+"""Read a run folder and condense it for the page."""
 
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,18 +16,18 @@ from remuda.strategies import MEMBER_NOUNS
 
 @dataclass
 class Rounds:
-    """The content of rounds.jsonl, condensed line by line: a long file does not fit in memory."""
+    """The content of rounds.jsonl, condensed line by line because the file may be large."""
 
     last: Line = field(default_factory=dict)  # the newest line; empty before the first round
-    curves: dict[str, Curve] = field(default_factory=dict)  # one per metric of the members
+    curves: dict[str, Curve] = field(default_factory=dict)  # one per metric
     seconds: float = 0.0
     speeds: list[float] = field(default_factory=list)  # images per second
     routines: dict[str, float] = field(default_factory=dict)  # total seconds of each routine
     num_timed: int = 0  # rounds that report routines
-    seconds_timed: float = 0.0  # length of these rounds, routines and everything between them
+    seconds_timed: float = 0.0  # duration of these rounds, including the time between routines
 
     def add(self, line: Line, num_lines: int) -> None:
-        """Add one of ``num_lines`` rounds."""
+        """Add the line of one round; the file has ``num_lines`` lines."""
         self.seconds += line["seconds"]
         self.speeds.append(line["images_per_second"])
         for name, value in line.items():
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The run folder as the user named it; the commands on the page use it."""
+        """The run folder as the user typed it; the commands on the page use it."""
         return self.reader.folder
 
     @property
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def num_members(self) -> int:
-        """The number of members; 0 while it is not known."""
+        """The number of members; 0 if it is not known yet."""
         reported = max((curve.width for curve in self.rounds.curves.values()), default=0)
         suggested = len(self.classes) if self.is_by_class else 0
         return reported or self.setting("run", "members") or suggested
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def is_points(self) -> bool:
-        """Whether the data are points in the plane, shown in scatter plots."""
+        """Whether the data are points in the plane, which the page shows as scatter plots."""
         return self.data is not None and self.data.is_points
 
     def setting(self, section: str, key: str) -> Any:
@@ -102,7 +102,7 @@ class Run:
 
 
 def read(folder: Path) -> Run:
-    """Read a run folder, which may be half trained."""
+    """Read the folder of a run, which may still be training."""
     reader = Reader.open(folder)
     return Run(
         reader=reader,
@@ -119,7 +119,7 @@ def read_rounds(reader: Reader) -> Rounds:
     """Condense rounds.jsonl."""
     rounds = Rounds()
     num_lines = reader.num_rounds()
-    # The file may grow between the two readings if the run is being trained.
+    # If the run is still training, the file may have grown since its lines were counted.
     for line in islice(reader.iterate_rounds(), num_lines):
         rounds.add(line, num_lines)
     rounds.close()

@@ -1,4 +1,4 @@
-"""The scores of a page: the last scored round with each protocol, its classes, and curves."""
+"""Render the scores of a page: the last scored round, its classes, and curves."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from remuda.reports.page.curves import Curve
 from remuda.reports.page.run import Run
 from remuda.system.text import duration
 
-# Rounds are comparable only if these fields are equal: key in the file, and its name in words.
+# Rounds are comparable only if these fields are equal. Each key maps to its name in words.
 PROTOCOL = {
     "num_samples": "the number of samples",
     "reference": "the reference",
@@ -23,7 +23,7 @@ PROTOCOL = {
 
 
 def section(run: Run) -> str:
-    """Return the page's section; "" if the run has no scores."""
+    """Return the section about scores; "" if the run has no scores."""
     if not run.scores:
         return ""
     last = [score for score in run.scores if score.round == run.scores[-1].round]
@@ -68,14 +68,14 @@ def _row(score: Score, things: str) -> str:
 
 
 def _cell(lines: Sequence[str], kind: str = "") -> str:
-    """Return a table cell: the first line, and the others in small print below it."""
+    """Return a table cell with the first line in normal print and the others in small print."""
     first, *rest = map(escape, lines)
     small = "".join(f'<br><span class="soft">{text}</span>' for text in rest if text)
     return f'<td class="{kind}">{first}{small}</td>' if kind else f"<td>{first}{small}</td>"
 
 
 def _earlier(run: Run, last: list[Score]) -> str:
-    """Return scores that the last scored round lacks, so that they do not vanish."""
+    """Return a note about scores that only earlier rounds have."""
     newest = {score.name: score for score in run.scores}
     missing = [newest[name] for name in newest if name not in {score.name for score in last}]
     if not missing:
@@ -85,7 +85,7 @@ def _earlier(run: Run, last: list[Score]) -> str:
 
 
 def _by_class(run: Run, last: list[Score]) -> str:
-    """Return a table of all classes, however many: any of them may have collapsed."""
+    """Return a table of all classes, because any of them may have collapsed."""
     columns = {score.name: score.classes for score in last if score.classes}
     if not columns:
         return ""
@@ -102,7 +102,7 @@ def _by_class(run: Run, last: list[Score]) -> str:
 
 
 def _bar(values: list[float], i: int) -> str:
-    """Return a cell with a number on a bar; the column's largest number fills its bar."""
+    """Return a cell with a number on a bar; the largest number of the column fills its bar."""
     if i >= len(values):
         return "<td></td>"
     top = max((value for value in values if math.isfinite(value)), default=0)
@@ -142,7 +142,7 @@ def _panel(scores: list[Score]) -> str:
         band.add(score.round, [score.value - spread, score.value + spread])
     curve.close()
     band.close()
-    # The floor does not depend on the round; of several, the newest counts.
+    # The floor does not depend on the round. If several floors are recorded, use the newest.
     floors = [score.floor for score in scores if score.floor is not None]
     floors = [floor for floor in floors if math.isfinite(floor)]
     has_spread = any(score.spread is not None for score in scores)
@@ -160,9 +160,10 @@ def _panel(scores: list[Score]) -> str:
 
 
 def number(value: float, digits: int = 5) -> str:
-    """Return a number with this many significant digits, and a count with all its digits.
+    """Format a number with this many significant digits, and a count with all its digits.
 
-    Significant digits suit both: an FID is in the tens, a KID in the thousandths.
+    Significant digits suit scores of different magnitudes: an FID is in the tens, a KID in the
+    thousandths.
     """
     if isinstance(value, int):
         return f"{value:,}"

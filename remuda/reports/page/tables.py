@@ -1,4 +1,4 @@
-"""The tables of a page: the last round's metrics of each member, and a paper's figures."""
+"""Render the tables of a page: each member's metrics in the last round, and a paper's results."""
 
 import math
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ MAX_ROWS = 30  # members
 
 
 def last_round(run: Run) -> str:
-    """Return the table with each member's last values, and their mean."""
+    """Return a table with each member's metrics in the last round, and their means."""
     metrics = {name: values for name, values in run.rounds.last.items() if is_metric(values)}
     if not metrics:
         return ""
     count = max(map(len, metrics.values()))
-    # Once members are lost, row i is no longer class i.
+    # After members are lost, row i is no longer class i.
     names = run.classes if run.is_by_class and count == run.num_members else []
     texts = ["member", "class"] if names else ["member"]
     header = "".join(f"<th>{text}</th>" for text in texts)
     header += "".join(f'<th class="number">{escape(readable(name))}</th>' for name in metrics)
-    # A metric with fewer values, such as a server's, belongs to no row; the last line shows it.
+    # A metric with fewer values, such as a server's, fits no row; only the last line shows it.
     columns = [values if len(values) == count else None for values in metrics.values()]
     rows = "".join(_member_row(i, names, columns) for i in range(min(count, MAX_ROWS)))
     if count > MAX_ROWS:
@@ -42,7 +42,7 @@ def last_round(run: Run) -> str:
 
 
 def paper(run: Run) -> str:
-    """Return the table of figures that a recipe quotes from a paper."""
+    """Return a table of the results that a recipe quotes from a paper."""
     figures = run.settings.get("paper", {})
     if not figures:
         return ""
@@ -56,7 +56,7 @@ def paper(run: Run) -> str:
 
 
 def readable(name: str) -> str:
-    """Return a key as words."""
+    """Return a key with spaces instead of underscores."""
     return name.replace("_", " ")
 
 
