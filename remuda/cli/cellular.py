@@ -17,7 +17,7 @@ def show_mixtures(
     checkpoint: CheckpointRound = None,
     n: Annotated[int, typer.Option(help="Also score this many samples of each mixture.")] = 0,
     optimise: Annotated[
-        int, typer.Option(metavar="STEPS", help="First evolve the weights further and save them.")
+        int, typer.Option(metavar="STEPS", help="First evolve the weights and save them.")
     ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     data: DataFolder = None,
@@ -67,7 +67,7 @@ def _remark(mixture: "Mixture") -> str:
 
 @app.command("profile")
 def show_profile(run: RunFolder) -> None:
-    """Show and draw the seconds of a cellular run's four routines next to the paper's."""
+    """Show and draw the times of a cellular run's four routines next to the paper's."""
     from remuda.reports.page import routines
 
     found = routines.profile(run)

@@ -62,7 +62,7 @@ DataFolder = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or auto.")]
 EngineName = Annotated[
-    str | None, typer.Option("--engine", help=f"Where members live: {', '.join(ENGINES)}.")
+    str | None, typer.Option("--engine", help=f"What runs the members: {', '.join(ENGINES)}.")
 ]
 NumRanks = Annotated[
     int | None, typer.Option("--ranks", help="Processes to start; requires --engine mpi.")

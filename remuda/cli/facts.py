@@ -14,7 +14,7 @@ from remuda.cli.common import DataFolder, Recipe, Setting, app, assignments, con
 def show_data(
     name: Annotated[str, typer.Argument(help="A data set from `remuda list`.")],
     anova: Annotated[
-        bool, typer.Option("--anova", help="Analysis of variance between classes.")
+        bool, typer.Option("--anova", help="Analyse the variance between classes.")
     ] = False,
     data: DataFolder = None,
     settings: Setting = None,
@@ -41,7 +41,7 @@ def show_traffic(
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Show what MD-GAN and FL-GAN send and compute with a recipe's networks and data."""
+    """Show how much MD-GAN and FL-GAN send and compute with a recipe's networks and data."""
     from remuda import recipes
     from remuda.experiments import traffic
 
@@ -58,10 +58,10 @@ def show_traffic(
 def show_health(
     ranks: Annotated[
         int,
-        typer.Option("--ranks", help="Ranks to start for a test; default: the batch job's, or 2."),
+        typer.Option("--ranks", help="Ranks to start for a test; default: as in the job, or 2."),
     ] = 0,
 ) -> None:
-    """Check this machine and its MPI: what works, what would fail, how fast ranks exchange."""
+    """Check this machine and its MPI: what works, what would fail, how fast messages are."""
     from remuda.cluster import doctor
 
     if not doctor.examine(ranks, say):

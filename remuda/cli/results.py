@@ -19,11 +19,11 @@ def sample(
     ] = 64,
     label: Annotated[
         str | None,
-        typer.Option(metavar="K|NAME|all", help="Only this class; all: a row for each class."),
+        typer.Option(metavar="K|NAME|all", help="Draw only this class, or all in rows."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png|DIR", help="A grid, or a folder of single images."),
+        typer.Option(metavar="FILE.png|DIR", help="File for a grid, or folder for images."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of noise and labels.")] = 0,
     checkpoint: CheckpointRound = None,
@@ -45,7 +45,7 @@ def score(
     kinds: Annotated[
         str | None, typer.Option("--with", metavar="A,B", help=f"auto, all, {', '.join(KINDS)}.")
     ] = None,
-    n: Annotated[int | None, typer.Option(help="Generated images; default 10,000.")] = None,
+    n: Annotated[int | None, typer.Option(help="Number of images; default: 10,000.")] = None,
     checkpoint: CheckpointRound = None,
     reference: Annotated[
         str | None, typer.Option(help="Split to compare with: train or test.")
@@ -86,14 +86,14 @@ def show_comparison(
     ],
     t: Annotated[
         int | None,
-        typer.Option("--round", help="Scores of this round; default: the last scored round."),
+        typer.Option("--round", help="Round to compare; default: the last scored round."),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="text, csv, markdown, latex.")] = "text",
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead.")
+        Path | None, typer.Option(metavar="FILE", help="Write the table to this file.")
     ] = None,
 ) -> None:
-    """Compare runs: their cost, and their scores with the spread over seeds."""
+    """Compare the cost and the scores of runs, with the spread over seeds."""
     from remuda.reports import compare
 
     comparison = compare.compare(runs, t)
@@ -109,7 +109,7 @@ def show_comparison(
 
 @app.command("report")
 def write_report(run: RunFolder) -> None:
-    """Write a run's page again."""
+    """Write the report page of a run again."""
     from remuda.reports import page
 
     say(str(page.write(run)))

@@ -80,7 +80,7 @@ def resume_run(
     rounds: Rounds = None,
     device: Device = None,
     members: Annotated[
-        int | None, typer.Option(help="Size of the population; with md-gan and fl-gan.")
+        int | None, typer.Option(help="New size of the population; only md-gan, fl-gan.")
     ] = None,
     engine: EngineName = None,
     ranks: NumRanks = None,
@@ -97,7 +97,7 @@ def resume_run(
 def repeat_recipe(
     recipe: Recipe,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 10,
-    first_seed: Annotated[int, typer.Option(help="The other seeds follow it.")] = 0,
+    first_seed: Annotated[int, typer.Option(help="First seed; the others follow it.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder for the runs; default: runs/RECIPE-repeats."),
@@ -153,9 +153,9 @@ def show_scaling(
         str, typer.Option(metavar="1,A,B", help="Numbers of ranks; 1 must be one of them.")
     ] = "1,2",
     strong: Annotated[
-        bool, typer.Option("--strong", help="The same herd on more ranks; the default.")
+        bool, typer.Option("--strong", help="Train the same herd on more ranks (default).")
     ] = False,
-    weak: Annotated[bool, typer.Option("--weak", help="A herd that grows with the ranks.")] = False,
+    weak: Annotated[bool, typer.Option("--weak", help="Grow the herd with the ranks.")] = False,
     repeats: Annotated[int, typer.Option(help="Runs with each number of ranks.")] = 3,
     rounds: Annotated[int, typer.Option(help="Rounds of each run; the first is not timed.")] = 5,
     out: Annotated[
@@ -169,7 +169,7 @@ def show_scaling(
     from remuda.experiments.scaling import read_ranks, scale
 
     if strong and weak:
-        raise UserError("--strong and --weak are two experiments: run one after the other")
+        raise UserError("cannot combine --strong and --weak: run one after the other")
     config = recipes.recipe(recipe, *(settings or []), *assignments({"data.path": data}))
     name, kind = recipes.read(recipe)[0], "weak" if weak else "strong"
     folder = out or Path("runs") / f"{name}-scaling-{kind}"
@@ -209,7 +209,7 @@ def _describe(config: "RunConfig") -> None:
 
     if config.data.is_per_rank:
         raise UserError(
-            "only ranks can replace {rank} and {host}: for --dry-run, name the data of one rank"
+            "--dry-run cannot replace {rank} and {host} in data.path: name the data of one rank"
         )
     # The sizes are the same on every engine.
     herd = assemble(replace(config, engine=replace(config.engine, name="stacked", ranks=0)))

@@ -154,7 +154,7 @@ class Coordinator(Heartbeat):
             self._connections[neighbours[0].process].write(order)
             action = f"; rank {neighbours[0].rank} kills it"
         else:
-            action = f", but no other rank runs on {host}: run `kill -9 {pid}` there"
+            action = f", but no other rank on {host} can kill it: run `kill -9 {pid}` on {host}"
         silence = f"has sent no heartbeat for {status.silent:.0f} s and counts as lost"
         self.roster.remark(status, silence + action)
 

@@ -109,7 +109,7 @@ def _explain(launcher: Launcher, status: int, folder: Path) -> None:
         rank, host, number = launcher.output.deaths[0]
         cause = f"signal {number} ({signal.strsignal(int(number))})"
         raise UserError(
-            f"rank {rank} on {host} was ended by {cause}, and all others with it: "
+            f"rank {rank} on {host} was ended by {cause}, and mpirun ended all others: "
             f"{next_step(folder)}"
         )
     if status == 0:  # mpirun with ULFM returns 0 even if ranks failed

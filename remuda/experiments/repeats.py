@@ -67,7 +67,7 @@ def repeat(
             repeats.finished.append(folder)
         except Interrupted as stop:
             raise Interrupted(
-                f"{stop}; run the same remuda repeat again to continue with all seeds"
+                f"{stop}; to continue with all seeds, run the same remuda repeat command again"
             ) from None
         except UserError as error:
             if not _is_run(folder):
@@ -113,11 +113,11 @@ def _refuse_another_run(folder: Path, config: RunConfig) -> None:
         differing.append("run.seed")
     if differing:
         raise UserError(
-            f"{folder} was trained with another {', '.join(differing)}: choose another --out"
+            f"{folder} was trained with a different {', '.join(differing)}: choose another --out"
         )
     if (reached := _reached(folder)) > config.run.rounds:
         raise UserError(
-            f"{folder} has already reached round {reached}, above "
+            f"{folder} has already reached round {reached}, more than "
             f"run.rounds={config.run.rounds}: choose another --out"
         )
 

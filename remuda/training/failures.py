@@ -25,13 +25,13 @@ def suitable_action(config: RunConfig) -> Action:
     wanted, suited = config.engine.on_failure, config.strategy.on_failure
     if wanted == "drop" and suited != "drop":
         raise UserError(
-            "engine.on_failure=drop: this strategy cannot continue without some of its members: "
+            "engine.on_failure=drop does not suit this strategy, which needs all its members: "
             "use move or stop"
         )
     if wanted == "move" and config.data.is_per_rank:
         raise UserError(
-            "engine.on_failure=move: members that move to another rank cannot take their data "
-            "along, because data.path gives each rank its own: use drop or stop"
+            "engine.on_failure=move cannot move the data of the members, because data.path gives "
+            "each rank its own: use drop or stop"
         )
     if wanted != "auto":
         return wanted
@@ -99,7 +99,7 @@ def fate(members: Sequence[int], action: Action) -> str:
 def last_words(training: Training, done: str) -> str:
     """Finish the record, and return a message that tells the user how to resume the run."""
     if training.record is None or training.recorder is None:
-        return f"{done} before the run had a record: start it again"
+        return f"{done} before anything was recorded: start the run again"
     training.recorder.end()
     return f"{done}; resume with: {resume_command(training.folder)}"
 

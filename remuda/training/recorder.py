@@ -99,8 +99,8 @@ class Recorder(NoRecorder):
             )
         if checkpoint is not None and checkpoint.round > self.config.run.rounds:
             raise UserError(
-                f"{folder} has already reached round {checkpoint.round}: ask for more rounds "
-                "than that"
+                f"{folder} has already reached round {checkpoint.round}: choose a larger "
+                "number of rounds"
             )
         return checkpoint
 

@@ -109,9 +109,9 @@ def _check_same_kind(rank: int, other: dict[str, Any], first: dict[str, Any]) ->
     for name in ("shape", "classes"):
         if other[name] != first[name]:
             raise UserError(
-                f"the data of rank {rank} differ from those of rank 0 in {name}, "
-                f"{_short(other[name])} against {_short(first[name])}: give all ranks images of "
-                "one shape with the same classes"
+                f"the data of rank {rank} differ from those of rank 0 in {name} "
+                f"({_short(other[name])} instead of {_short(first[name])}): give all ranks images "
+                "of the same shape with the same classes"
             )
 
 

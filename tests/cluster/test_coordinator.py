@@ -144,7 +144,7 @@ def test_without_a_neighbour_the_user_is_asked_to_kill_a_silent_rank(start, tmp_
     with send(coordinator, encode(coordinator.token, **heartbeat(ONE))):
         until(lambda: len(told) == 2)
         assert told[1].endswith(
-            "counts as lost, but no other rank runs on a: run `kill -9 11` there"
+            "counts as lost, but no other rank on a can kill it: run `kill -9 11` on a"
         )
         until(lambda: told[1] in (tmp_path / "status.json").read_text())
 

@@ -62,7 +62,7 @@ def test_real_ranks_are_started_and_measured(tmp_path):
         assert found[name][0] == OK, name
     assert found["data"] == (
         MISSING,
-        f"{tmp_path} holds no data set: runs download what they need",
+        f"{tmp_path} contains no data set: runs download the data that they need",
     )
     assert found["launcher"][1].startswith(find())
     assert "ranks 0-1; cores for each: " in found["host"][1]

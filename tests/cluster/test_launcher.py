@@ -84,7 +84,7 @@ def test_an_mpirun_that_fails_to_start_is_started_again(fake_mpirun, monkeypatch
         (
             f"printf '%s\\n' {RULER} 'process rank 1 with PID 9 on node n7 exited on signal 9.' "
             f"{RULER} >&2; exit 137",
-            r"rank 1 on n7 was ended by signal 9 \(Killed\), and all others with it",
+            r"rank 1 on n7 was ended by signal 9 \(Killed\), and mpirun ended all others",
         ),
     ],
 )

@@ -104,7 +104,7 @@ def test_finished_seeds_are_kept_and_interrupted_ones_resumed(small, tmp_path):
             self.folder = folder
 
     with pytest.raises(
-        Interrupted, match=r"remuda resume .*seed-001; run the same remuda repeat again"
+        Interrupted, match=r"remuda resume .*seed-001; to continue with all seeds, run"
     ):
         repeat(small, tmp_path / "parts", 3, progress=lambda: StopInTheSecond(3))
     assert not (tmp_path / "parts/seed-002").exists()
@@ -122,7 +122,7 @@ def test_more_seeds_and_more_rounds_later(small, tmp_path):
     repeats = repeat(changed(small, "run", rounds=5), tmp_path, 2, progress=lambda: listener)
     assert listener.begun == [("seed-000", 4), ("seed-001", 0)]
     assert [remuda.load(folder).round for folder in repeats.finished] == [5, 5]
-    with pytest.raises(UserError, match=r"already reached round 5, above run\.rounds=4"):
+    with pytest.raises(UserError, match=r"already reached round 5, more than run\.rounds=4"):
         repeat(small, tmp_path, 2)
 
 
@@ -154,12 +154,12 @@ def test_a_folder_with_other_runs_is_refused_before_training(small, tmp_path):
         changed(changed(small, "strategy", batch_size=5), "run", seed=1), tmp_path / "seed-001"
     )
     with pytest.raises(
-        UserError, match=r"seed-001 was trained with another strategy\.batch_size: choose"
+        UserError, match=r"seed-001 was trained with a different strategy\.batch_size: choose"
     ):
         repeat(small, tmp_path, 2)
     assert not (tmp_path / "seed-000").exists()
     remuda.run(small, tmp_path / "seed-004")
-    with pytest.raises(UserError, match=r"seed-004 was trained with another run\.seed"):
+    with pytest.raises(UserError, match=r"seed-004 was trained with a different run\.seed"):
         repeat(small, tmp_path, 1, first_seed=4)
 
 

@@ -301,9 +301,9 @@ def test_an_experiment_on_one_and_two_ranks(tiny, tmp_path, capsys, monkeypatch)
     again = json.loads((tmp_path / "out" / "scaling.json").read_text())
     assert again["measured"] == values["measured"] and again["load_before"] is None
     status, complaints = in_process(*command, "--set", "strategy.batch_size=3")
-    assert status == 2 and "holds a run with other settings" in complaints
+    assert status == 2 and "contains a run with different settings" in complaints
     status, complaints = in_process(*command, "--weak", "--strong")
-    assert status == 2 and "are two experiments" in complaints
+    assert status == 2 and "cannot combine --strong and --weak" in complaints
 
 
 def test_a_failed_run_is_named_with_its_reason(tiny, tmp_path):

@@ -31,7 +31,7 @@ def test_auto_chooses_the_action_that_suits_the_strategy(strategy, action):
 
 
 def test_a_strategy_that_needs_all_members_cannot_drop_any():
-    sentence = "this strategy cannot continue without some of its members: use move or stop"
+    sentence = "does not suit this strategy, which needs all its members: use move or stop"
     with pytest.raises(UserError, match=sentence):
         failures.suitable_action(make("cellular", "drop"))
 
@@ -40,7 +40,7 @@ def test_members_with_data_of_their_own_rank_cannot_move():
     moving, staying = make("class-parallel", **RANKED), make("md-gan", **RANKED)
     assert failures.suitable_action(moving) == "stop", "the rank takes its data with it"
     assert failures.suitable_action(staying) == "drop"
-    with pytest.raises(UserError, match="cannot take their data along"):
+    with pytest.raises(UserError, match="cannot move the data of the members"):
         failures.suitable_action(make("md-gan", "move", **RANKED))
 
 

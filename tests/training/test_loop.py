@@ -83,7 +83,7 @@ def test_an_interruption_before_the_start_has_nothing_to_save(start):
 
 LOST = "rank 1 on node7 was lost"
 FAILURES = [
-    (Phase.ASSEMBLE, 0, f"{LOST} before the run had a record: start it again"),
+    (Phase.ASSEMBLE, 0, f"{LOST} before anything was recorded: start the run again"),
     (Phase.RESTORE, 0, f"{LOST}; resume with: "),
     (Phase.WATCH, 0, f"{LOST}; resume with: "),
     (Phase.COMPUTE, 1, f"{LOST} after round 1; resume with: "),

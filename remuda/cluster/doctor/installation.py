@@ -34,7 +34,7 @@ def mpi4py() -> Finding:
     except (ValueError, importlib.metadata.PackageNotFoundError) as error:
         return Finding(MISSING, "mpi4py", f"only partly installed ({error}): {BUILD}")
     advice = "load the cluster's MPI module, then pip install 'remuda[mpi]'"
-    return Finding(MISSING, "mpi4py", f"only ranks need it: {advice}")
+    return Finding(MISSING, "mpi4py", f"needed only for ranks: {advice}")
 
 
 def launcher() -> Finding:
@@ -49,7 +49,7 @@ def launcher() -> Finding:
         version = shortened(" ".join(line[0].split()), 60) if line else "unknown version"
         options = " ".join(mpirun.options(path, 2)) or "none"
     except (OSError, subprocess.SubprocessError) as error:
-        text = f"{path} does not run ({error}): load another MPI module"
+        text = f"cannot run {path} ({error}): load another MPI module"
         return Finding(MISSING, "launcher", text)
     return Finding(OK, "launcher", f"{path}: {version}; options: {options}")
 
@@ -59,7 +59,7 @@ def srun(path: str) -> Finding:
     try:
         types = _output([path, "--mpi=list"])
     except (OSError, subprocess.SubprocessError) as error:
-        text = f"{path} does not run ({error}): start ranks with mpirun"
+        text = f"cannot run {path} ({error}): start ranks with mpirun"
         return Finding(MISSING, "srun", text)
     if "pmix" in types:
         return Finding(OK, "srun", f"{path} supports PMIx: srun --mpi=pmix starts ranks")

@@ -89,7 +89,7 @@ def _memory(available: int | None) -> Finding:
     text = f"{available / GIB:.1f} GiB free"
     if available < LOW_MEMORY:
         text += (
-            ", which is little: if a run fails for lack of memory, "
+            ", which may be too little: if a run runs out of memory, "
             "lower strategy.batch_size or run.members"
         )
     return Finding(OK, "memory", text)
@@ -120,6 +120,6 @@ def _data(folder: Path) -> Finding:
         text = f"cannot search {folder} ({error.strerror}): check the folder or REMUDA_DATA"
         return Finding(FAILS, "data", text)
     if not held:
-        text = f"{folder} holds no data set: runs download what they need"
+        text = f"{folder} contains no data set: runs download the data that they need"
         return Finding(MISSING, "data", text)
     return Finding(OK, "data", f"{folder} holds {', '.join(held)}")

@@ -122,7 +122,7 @@ def _refuse_another_run(folder: Path, case: Case) -> None:
     if not is_run:
         raise UserError(f"{folder} is not a run: choose another --out")
     if Record.open(folder).config != case.config:
-        raise UserError(f"{folder} holds a run with other settings: choose another --out")
+        raise UserError(f"{folder} contains a run with different settings: choose another --out")
 
 
 def _train(case: Case, folder: Path, notify: Notify) -> None:
@@ -147,7 +147,7 @@ def _train(case: Case, folder: Path, notify: Notify) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate()
         raise Interrupted(
-            "stopped; run the same remuda scaling again to measure what is missing"
+            "stopped; to measure the missing cases, run the same remuda scaling command again"
         ) from None
     if process.returncode:
         reason = " ".join(errors.split()).removeprefix("remuda: ")

@@ -42,8 +42,8 @@ def cases(
         grow(config, 1)  # raises for a strategy whose population cannot grow
         if config.strategy.steps_per_round == 0:
             raise UserError(
-                "weak scaling needs the same work per member for any number of members: fix it, "
-                "for instance with --set strategy.steps_per_round=50"
+                "weak scaling needs a fixed number of steps per round: set it, "
+                "for example with --set strategy.steps_per_round=50"
             )
     found = []
     for number in ranks:

@@ -114,8 +114,8 @@ class Scaling:
         shown = count(cores, "core")
         latency, rate = 1e6 * self.link.latency, self.link.bandwidth / 1e6
         texts = [
-            "The time of a round is that of its slowest rank; the first round of each run is left "
-            "out. Times of verbs are those of rank 0, including waiting.",
+            "A round takes as long as its slowest rank; the first round of each run is left out. "
+            "The verbs are timed on rank 0, including waiting.",
             f"Between ranks: {latency:.1f} µs per message, {rate:,.0f} MB/s.",
         ]
         if self.load is not None:

@@ -43,8 +43,8 @@ def describe_crossings(setting: Setting) -> list[str]:
     return [
         f"A worker receives less than with FL-GAN up to about {workers}; the server receives less "
         f"up to about b = {server:,.0f}.",
-        f"This compares an iteration of MD-GAN with an average of FL-GAN, which happens once in "
-        f"{setting.period:,} iterations.",
+        f"This compares one iteration of MD-GAN with one average of FL-GAN. FL-GAN averages once "
+        f"every {setting.period:,} iterations.",
     ]
 
 

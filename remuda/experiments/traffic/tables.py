@@ -119,22 +119,22 @@ def print_tables(setting: Setting, console: Console, batch_sizes: Sequence[int] 
 def notes(setting: Setting) -> list[str]:
     """Return sentences that explain how the tables differ from the paper's."""
     if batches_sent(setting) == 1:
-        sent = "With k = 1 one batch serves for training and for feedback, and is sent once: bd."
+        sent = "With k = 1, a worker uses one batch for both training and feedback: bd."
     else:
         sent = (
-            "Each worker receives two batches: 2bd, as in the paper's text and its table IV; its "
+            "Each worker receives two batches: 2bd, as in the paper's text and its table IV. Its "
             "table III has bd."
         )
-    lines = [f"{sent} The feedback is bd; table IV prints 2bd for it."]
+    lines = [f"{sent} The feedback is bd, although table IV prints 2bd."]
     if setting.steps_per_epoch:
         lines.append(
-            f"An epoch is {setting.steps_per_epoch:,} iterations here, not m/b: Ib/(mE) stands for "
+            f"An epoch is {setting.steps_per_epoch:,} iterations here, not m/b, so Ib/(mE) means "
             f"I / {setting.period:,}."
         )
     lines.append(
-        "The tables count parameters and images, with all members present. Running statistics and "
-        "dropout streams, if the networks have any, and the optimizer's state, if it is sent too, "
-        "come on top."
+        "The tables count parameters and images, with all members present. They leave out running "
+        "statistics and dropout streams, if the networks have any, and the optimizer's state, if "
+        "it is sent."
     )
     return lines
 

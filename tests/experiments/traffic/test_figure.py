@@ -40,7 +40,8 @@ def test_crossings_in_words():
     text = " ".join(describe_crossings(SMALL))
     assert "up to about b = 70 in an iteration with a swap, and b = 100 in the others" in text
     assert (
-        "the server receives less up to about b = 200" in text and "once in 20 iterations" in text
+        "the server receives less up to about b = 200" in text
+        and "once every 20 iterations" in text
     )
     text = " ".join(describe_crossings(replace(SMALL, swaps=False)))
     assert "up to about b = 100; the server" in text
