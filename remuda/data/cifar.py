@@ -31,7 +31,7 @@ _ADMITTED = {
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
         if (module_name, global_name) not in _ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}")
+            raise pickle.UnpicklingError(f"it refers to {module_name}.{global_name}")
         return _ADMITTED[module_name, global_name]
 
 
@@ -97,7 +97,7 @@ def _unpickle(path: Path) -> dict[str, Any]:
             f"{path} is not a CIFAR file that can be read safely ({error}): {_REMEDY}"
         ) from error
     if not isinstance(batch, dict):
-        raise UserError(f"{path} holds a {type(batch).__name__} where CIFAR has a dict: {_REMEDY}")
+        raise UserError(f"{path} contains a {type(batch).__name__}, not a dict: {_REMEDY}")
     return {_text(key): value for key, value in batch.items()}
 
 
@@ -117,11 +117,11 @@ def _is_labels(value: Any, count: int) -> TypeGuard[list[int]]:
 
 def _check_labels(path: Path, labels: np.ndarray, num_classes: int) -> None:
     if labels.size == 0:
-        raise UserError(f"{path} holds no images: {_REMEDY}")
+        raise UserError(f"{path} contains no images: {_REMEDY}")
     if labels.min() < 0 or labels.max() >= num_classes:
         wrong = labels[(labels < 0) | (labels >= num_classes)][0]
         raise UserError(
-            f"{path} holds the label {wrong}, outside 0 to {num_classes - 1}: {_REMEDY}"
+            f"{path} contains the label {wrong}, outside 0 to {num_classes - 1}: {_REMEDY}"
         )
 
 

@@ -100,14 +100,14 @@ def _list_classes(root: Path, name: str) -> Listing:
     loose = _images_in(root, recursive=False)
     if folders and loose:
         raise UserError(
-            f"{root} holds both images (such as {loose[0].name}) and folders (such as "
+            f"{root} contains both images (such as {loose[0].name}) and folders (such as "
             f"{folders[0].name}): keep one folder for each class, or only images"
         )
     groups = [_images_in(folder, recursive=True) for folder in folders] if folders else [loose]
     for folder, group in zip(folders or [root], groups, strict=True):
         if not group:
             raise UserError(
-                f"{folder} holds no images that Pillow can read: add some or delete the folder"
+                f"{folder} contains no images that Pillow can read: add some or delete the folder"
             )
     classes = tuple(folder.name for folder in folders) or (name,)
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])

@@ -53,10 +53,10 @@ def read_idx(path: Path, num_dims: int) -> np.ndarray:
     sizes = struct.unpack(f">{num_dims}I", raw[4:header])
     found, expected = len(raw) - header, math.prod(sizes)
     if found != expected:
-        problem = "is truncated" if found < expected else "has bytes after its end"
+        problem = "is truncated" if found < expected else "has extra bytes at its end"
         shape = " x ".join(map(str, sizes))
         raise UserError(
-            f"{path} {problem}: it holds {found} bytes instead of {shape} = {expected}; {_REMEDY}"
+            f"{path} {problem}: it has {found} bytes instead of {shape} = {expected}; {_REMEDY}"
         )
     return np.frombuffer(raw, np.uint8, offset=header).reshape(sizes)
 
@@ -68,13 +68,13 @@ def read_pair(
     images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
     if len(images) != len(labels):
         raise UserError(
-            f"{images_path} holds {len(images)} images, but {labels_path} holds {len(labels)} "
+            f"{images_path} has {len(images)} images, but {labels_path} has {len(labels)} "
             "labels: take both files from the same copy of the data set"
         )
     if images.size == 0:
-        raise UserError(f"{images_path} holds no images: {_REMEDY}")
+        raise UserError(f"{images_path} contains no images: {_REMEDY}")
     if labels.max() >= num_classes:
         raise UserError(
-            f"{labels_path} holds the label {labels.max()}, above {num_classes - 1}: {_REMEDY}"
+            f"{labels_path} contains the label {labels.max()}, above {num_classes - 1}: {_REMEDY}"
         )
     return images[:, None], labels.astype(np.int64)

@@ -22,8 +22,7 @@ def class_imbalance(probabilities: Tensor, reference: Tensor) -> float:
     check_labels(reference, reference.numel(), num_classes, "reference")
     if len(reference) == 0:
         raise UserError(
-            "a reference without images has no classes to compare with: pass the labels of a "
-            "whole split"
+            "the reference has no labels to compare with: pass the labels of a whole split"
         )
     return total_variation(probabilities.argmax(1), reference.to(probabilities.device), num_classes)
 

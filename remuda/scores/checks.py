@@ -54,8 +54,8 @@ def check_widths(real: int, fake: int) -> None:
     """Raise unless real and generated images have the same number of features."""
     if real != fake:
         raise UserError(
-            f"real images have {real} features each, but generated ones {fake}: use the same "
-            "feature extractor for both"
+            f"real images have {real} features each, but generated images have {fake}: use the "
+            "same feature extractor for both"
         )
 
 

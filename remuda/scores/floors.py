@@ -77,8 +77,8 @@ class Floors:
             disk.write_text(path, json.dumps(floors))
         except OSError as error:
             self.notify(
-                f"cannot keep floors in {path.parent} ({error}): set REMUDA_CACHE to a folder "
-                "that can be written to"
+                f"cannot write floors to {path.parent} ({error}): set REMUDA_CACHE to a writable "
+                "folder"
             )
         return floors
 

@@ -39,7 +39,7 @@ def kernel_distance(
         if len(features) < subset_size:
             raise UserError(
                 f"subsets of {subset_size} images cannot be drawn from {len(features)} {name} "
-                f"ones: use more images, or a subset_size of at most {len(features)}"
+                f"images: use more images, or a subset_size of at most {len(features)}"
             )
     fake = fake.to(real.device)
     streams = torch.tensor(key, device=real.device)

@@ -37,7 +37,7 @@ NEEDS = {
     ),
     "classifier": "it needs a classifier of the data's own classes: use --classifier train",
     "labels": (
-        "it needs a model that can be asked for labels: train one with the strategy "
+        "it needs a model that generates images by label: train one with the strategy "
         "class-parallel or with networks.conditional=true"
     ),
     "held-out": (

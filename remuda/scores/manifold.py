@@ -33,9 +33,7 @@ def manifold_scores(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Resu
     generated images, so compare them only at equal numbers. Density may exceed 1.
     """
     if num_neighbours < 1:
-        raise UserError(
-            f"a ball reaches to at least 1 neighbour, not {num_neighbours}: raise num_neighbours"
-        )
+        raise UserError(f"num_neighbours must be at least 1, not {num_neighbours}")
     check_features(real, "real images", at_least=num_neighbours + 1)
     check_features(fake, "generated images", at_least=num_neighbours + 1)
     check_widths(real.shape[1], fake.shape[1])

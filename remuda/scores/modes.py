@@ -44,8 +44,8 @@ def mode_scores(points: Tensor, modes: Modes) -> ModeResult:
     check_features(points, "generated points", at_least=MIN_SHARE * num_modes)
     if points.shape[1] != 2:
         raise UserError(
-            f"modes lie in the plane, but samples have {points.shape[1]} numbers each: score "
-            "modes on ring or grid"
+            f"scores of modes need samples with 2 coordinates, not {points.shape[1]}: use them "
+            "only with the data sets ring and grid"
         )
     centres = torch.tensor(modes.centres, dtype=torch.float64, device=points.device)
     offsets = points.double()[:, None] - centres  # (n, modes, 2)

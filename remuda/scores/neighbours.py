@@ -45,7 +45,7 @@ def nearest(queries: Tensor, training: Tensor, num_neighbours: int = 1) -> Neigh
     check_rows(training, "training images", at_least=num_neighbours)
     if queries.shape[1] != training.shape[1]:
         raise UserError(
-            f"samples have {queries.shape[1]} features each, but training images "
+            f"samples have {queries.shape[1]} features each, but training images have "
             f"{training.shape[1]}: use the same feature extractor for both, or pixels for both"
         )
     queries = queries.to(training.device)
@@ -75,8 +75,9 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
     if float(threshold) == 0:
         duplicates = float((expected == 0).double().mean())
         raise UserError(
-            f"{duplicates:.1%} of the held-out images are also in the training set, so copies "
-            "cannot be told from new images: hold out other images, or raise quantile"
+            f"{duplicates:.1%} of the held-out images are also in the training set, so "
+            "copies cannot be distinguished from new images: use other held-out images, or raise "
+            "quantile"
         )
     distances = nearest(fake, training).distances[:, 0]
     return Copying(

@@ -118,6 +118,6 @@ def _keep(path: Path, found: tuple[Gaussian, Features], notify: Notify) -> None:
         cache.write(path, tensors, {"digest": tensor_digest(tensors)})
     except OSError as error:
         notify(
-            f"cannot keep the features of the reference in {path.parent} ({error}): set "
-            "REMUDA_CACHE to a folder that can be written to"
+            f"cannot write the features of the reference to {path.parent} ({error}): set "
+            "REMUDA_CACHE to a writable folder"
         )

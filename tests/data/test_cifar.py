@@ -33,7 +33,7 @@ def test_the_fine_label_is_the_second_byte(tmp_path):
     [
         (cifar_records(2).tobytes()[:-1], "is truncated: its 6145 bytes"),
         (b"", "is truncated: its 0 bytes"),
-        (bytes([10]) + bytes(3072), "holds the label 10, outside 0 to 9"),
+        (bytes([10]) + bytes(3072), "contains the label 10, outside 0 to 9"),
     ],
 )
 def test_the_message_names_a_bad_binary_file(tmp_path, raw, message):
@@ -97,7 +97,7 @@ class _Touch:
 
 def test_a_pickle_that_runs_code_is_refused(tmp_path):
     (tmp_path / "b").write_bytes(pickle.dumps({"data": _Touch(tmp_path / "harm"), "labels": []}))
-    with pytest.raises(UserError, match=r"read safely .it asks for posix.mkdir"):
+    with pytest.raises(UserError, match=r"read safely .it refers to posix.mkdir"):
         read_python([tmp_path / "b"], "labels", 10)
     assert not (tmp_path / "harm").exists()
 
@@ -105,14 +105,14 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([1, 2], "holds a list where CIFAR has a dict"),
+        ([1, 2], "contains a list, not a dict"),
         ({"labels": [1]}, 'no uint8 array "data"'),
         ({"data": np.zeros((2, 3072))}, 'no uint8 array "data"'),
         ({"data": np.zeros((2, 99), np.uint8)}, 'no uint8 array "data"'),
         ({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}, 'no list "labels"'),
         ({"data": np.zeros((1, 3072), np.uint8), "labels": ["cat"]}, 'no list "labels"'),
-        ({"data": np.zeros((1, 3072), np.uint8), "labels": [-1]}, "holds the label -1"),
-        ({"data": np.zeros((0, 3072), np.uint8), "labels": []}, "holds no images"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": [-1]}, "contains the label -1"),
+        ({"data": np.zeros((0, 3072), np.uint8), "labels": []}, "contains no images"),
     ],
 )
 def test_the_message_names_a_bad_batch(tmp_path, content, message):

@@ -162,7 +162,7 @@ def test_the_message_names_files_that_do_not_belong_together(tmp_path):
     write_idx(tmp_path / "mnist", "train", gzipped=False)
     path = tmp_path / "mnist" / "train-labels-idx1-ubyte"
     path.write_bytes(idx_bytes(np.arange(3)))
-    with pytest.raises(UserError, match=r"holds 20 images, but .* holds 3 labels"):
+    with pytest.raises(UserError, match=r"has 20 images, but .* has 3 labels"):
         load(DataConfig(name="mnist", path=str(tmp_path)))
     if os.geteuid() != 0:
         path.chmod(0)

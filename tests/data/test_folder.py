@@ -144,7 +144,7 @@ def test_no_images(tmp_path, make):
         (root / "a").mkdir(parents=True)
     if make == "text":
         (root / "a" / "x.txt").write_text("")
-    message = "is not a folder" if make == "nothing" else r"herd/a holds no images"
+    message = "is not a folder" if make == "nothing" else r"herd/a contains no images"
     with pytest.raises(UserError, match=message):
         _load(root)
 
@@ -152,7 +152,7 @@ def test_no_images(tmp_path, make):
 def test_an_empty_class_among_others(tmp_path):
     write_image(tmp_path / "a" / "1.png")
     (tmp_path / "b").mkdir()
-    with pytest.raises(UserError, match="b holds no images that Pillow can read"):
+    with pytest.raises(UserError, match="b contains no images that Pillow can read"):
         _load(tmp_path)
 
 

@@ -23,8 +23,8 @@ def test_reads_plain_and_gzipped_whatever_the_name(tmp_path, pack):
     [
         (b"", "is truncated: it has 0 bytes, but its header needs 16"),
         (idx_bytes(_IMAGES)[:10], "is truncated: it has 10 bytes"),
-        (idx_bytes(_IMAGES)[:-1], "is truncated: it holds 23 bytes instead of 2 x 3 x 4 = 24"),
-        (idx_bytes(_IMAGES) + b"!", "has bytes after its end: it holds 25 bytes instead of"),
+        (idx_bytes(_IMAGES)[:-1], "is truncated: it has 23 bytes instead of 2 x 3 x 4 = 24"),
+        (idx_bytes(_IMAGES) + b"!", "has extra bytes at its end: it has 25 bytes instead of"),
         (idx_bytes(_IMAGES[0]) + bytes(9), "magic number is 0x00000802 instead of 0x00000803"),
         (b"<html>not what you wanted</html>", "magic number"),
         (gzip.compress(idx_bytes(_IMAGES), mtime=0)[:-9], "truncated or corrupt gzip"),
@@ -46,9 +46,9 @@ def test_the_message_names_a_bad_file_and_its_problem(tmp_path, raw, message):
 @pytest.mark.parametrize(
     ("num_images", "labels", "message"),
     [
-        (3, [0, 1], "holds 3 images, but .* holds 2 labels"),
-        (2, [0, 10], "holds the label 10, above 9"),
-        (0, [], "holds no images"),
+        (3, [0, 1], "has 3 images, but .* has 2 labels"),
+        (2, [0, 10], "contains the label 10, above 9"),
+        (0, [], "contains no images"),
     ],
 )
 def test_images_and_labels_must_agree(tmp_path, num_images, labels, message):

@@ -43,7 +43,7 @@ def test_invalid_input_is_an_error():
         (good, labels - 1, "run from -1 to 1"),
         (good, labels.float(), "whole numbers"),
         (good, labels.reshape(3, 10), "whole numbers"),
-        (good, labels[:0], "a reference without images"),
+        (good, labels[:0], "the reference has no labels"),
     ]:
         with pytest.raises(UserError, match=match):
             class_imbalance(probabilities, reference)

@@ -98,7 +98,7 @@ def test_invalid_input_is_an_error():
             ((real, real_labels, fake, fake_labels, 2), "run from 0 to 2, but there are 2 classes"),
             (
                 (real, real_labels, fake[:, :5], fake_labels, 3),
-                "6 features each, but generated ones 5",
+                "6 features each, but generated images have 5",
             ),
         ]:
             with pytest.raises(UserError, match=match):

@@ -101,7 +101,7 @@ def test_invalid_input_is_an_error():
         frechet_distance(good, Gaussian.of(normal(1, 4)))
     with pytest.raises(UserError, match="at least 2 images on each side, not 0"):
         frechet_distance(Gaussian(4), good)
-    with pytest.raises(UserError, match="4 features each, but generated ones 5"):
+    with pytest.raises(UserError, match="4 features each, but generated images have 5"):
         frechet_distance(good, Gaussian.of(normal(20, 5)))
     for row in (normal(1, 4), torch.zeros(1, 4), torch.full((1, 4), 0.1)):
         with pytest.raises(UserError, match="all images of one side are equal"):

@@ -95,13 +95,13 @@ def test_invalid_input_is_an_error():
         (
             good[:5],
             good,
-            "cannot be drawn from 5 real ones: use more images, or a subset_size of at most 5",
+            "cannot be drawn from 5 real images: use more images, or a subset_size of at most 5",
         ),
-        (good, good[:9], "cannot be drawn from 9 generated ones"),
+        (good, good[:9], "cannot be drawn from 9 generated images"),
         (good, broken, "generated images contain NaN or infinity"),
         (broken, good, "real images contain NaN"),
         (good, good[:1].expand(20, 4), "all generated images are equal"),
-        (good, normal(20, 5), "4 features each, but generated ones 5"),
+        (good, normal(20, 5), "4 features each, but generated images have 5"),
     ]:
         with pytest.raises(UserError, match=match):
             kernel_distance(real, fake, 2, 10, key=KEY)

@@ -84,9 +84,9 @@ def test_invalid_input_is_an_error():
         (good[:5], good, "at least 6 real images"),
         (good, broken, "NaN or infinity"),
         (good, good[:1].expand(20, 4), "all generated images are equal"),
-        (good, normal(20, 5), "4 features each, but generated ones 5"),
+        (good, normal(20, 5), "4 features each, but generated images have 5"),
     ]:
         with pytest.raises(UserError, match=match):
             manifold_scores(real, fake)
-    with pytest.raises(UserError, match="raise num_neighbours"):
+    with pytest.raises(UserError, match="num_neighbours must be at least 1"):
         manifold_scores(good, good, 0)

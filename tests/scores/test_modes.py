@@ -56,7 +56,7 @@ def test_invalid_input_is_an_error():
         (points[:19], "at least 20 generated points, but there are 19"),
         (points[:1].expand(100, 2), "all generated points are equal"),
         (points / 0, "NaN or infinity"),
-        (torch.rand(100, 3, 8, 8), "192 numbers each: score modes on ring or grid"),
+        (torch.rand(100, 3, 8, 8), "2 coordinates, not 192"),
         (points[0], "one row per image"),
     ]:
         with pytest.raises(UserError, match=match):

@@ -62,7 +62,7 @@ def test_invalid_input_is_an_error():
         (good[:0], good, "at least 1 samples, but there are 0"),
         (good, good[:2], "at least 3 training images, but there are 2"),
         (broken, good, "samples contain NaN or infinity"),
-        (normal(9, 5), good, "5 features each, but training images 4"),
+        (normal(9, 5), good, "5 features each, but training images have 4"),
     ]:
         with pytest.raises(UserError, match=match):
             nearest(queries, training, 3)

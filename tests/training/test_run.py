@@ -374,7 +374,7 @@ def test_a_refused_run_leaves_no_folder(tiny, tmp_path):
     tiny["scores"] = {"every": 1, "kinds": "class-kid"}
     tiny["strategy"] |= {"name": "standalone"}
     tiny["run"]["members"] = 0
-    with pytest.raises(UserError, match="asked for labels"):
+    with pytest.raises(UserError, match="generates images by label"):
         remuda.run(make(tiny), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -134,8 +134,8 @@ def _keep(classifier: Classifier, stamp: files.Stamp, notify: Notify) -> None:
         files.write(path, stamp, classifier.network, classifier.accuracy)
     except OSError as error:
         notify(
-            f"cannot keep {stamp.name} in {path.parent} ({error}), so it will be trained again: "
-            "set REMUDA_CACHE to a folder that can be written to"
+            f"cannot write {stamp.name} to {path.parent} ({error}), so it will be trained again: "
+            "set REMUDA_CACHE to a writable folder"
         )
 
 

@@ -118,7 +118,7 @@ def _read_public(path: Path) -> Weights:
         ) from error
     named = isinstance(tensors, dict) and all(isinstance(x, Tensor) for x in tensors.values())
     if not named:
-        raise UserError(f"{path} does not hold named tensors: {_REMEDY}")
+        raise UserError(f"{path} does not contain named tensors: {_REMEDY}")
     network = build()
     for layer in layers(network):
         for key in ("conv.weight", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"):

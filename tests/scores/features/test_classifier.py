@@ -130,7 +130,7 @@ def test_a_cache_that_cannot_be_written_is_reported(messages, tmp_path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("REMUDA_CACHE", str(tmp_path / "file"))
     find_classifier(DIGITS, CPU, recipe=replace(QUICK, num_steps=2), notify=messages.append)
-    assert "cannot keep lenet-digits" in messages[-1] and "set REMUDA_CACHE" in messages[-1]
+    assert "cannot write lenet-digits" in messages[-1] and "set REMUDA_CACHE" in messages[-1]
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 16, 16), (1, 28, 28), (3, 32, 32), (3, 40, 64)])
