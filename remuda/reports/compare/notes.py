@@ -143,5 +143,5 @@ def _different_machines(groups: list[Group]) -> list[str]:
     precisions = sorted({run.config.engine.precision for run in runs})
     if len(precisions) > 1:
         listed = ", ".join(precisions)
-        found.append(f"engine.precision differs between runs ({listed}), possibly within groups.")
+        found.append(f"engine.precision differs ({listed}), possibly within groups.")
     return found
