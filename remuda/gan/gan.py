@@ -243,7 +243,7 @@ class GAN:
         with torch.no_grad():
             return apply(self.sampler, params, buffers, noise, labels)[0]
 
-    # Losses
+    # The losses of both networks
 
     def source(self, outputs: Tensor) -> Tensor:
         """Return the outputs that tell real from fake, (b,); the others are class logits."""

@@ -83,7 +83,7 @@ class Reader:
         path = self.folder / "status.json"
         return files.read_json(path, _parse_status) if path.exists() else None
 
-    # Lines
+    # Files with one JSON object per line
 
     def iterate_rounds(self) -> Iterator[Line]:
         """Yield the lines of rounds.jsonl one at a time; skip an incomplete last line."""

@@ -113,7 +113,7 @@ class Record(Reader):
         entries = [*self.environments(), environment]
         disk.write_text(self.folder / "environment.json", json.dumps(entries, indent=1))
 
-    # Lines
+    # Files with one JSON object per line
 
     def add_round(self, line: dict[str, Any]) -> None:
         """Append a line to rounds.jsonl."""
@@ -139,7 +139,7 @@ class Record(Reader):
             if round_of(path) > t:
                 path.unlink()
 
-    # Folders
+    # The folder and its checkpoints
 
     def save(self, t: int, state: Tree, keep: int, member_ids: Sequence[int]) -> None:
         """Save the state after round t, and keep only the newest ``keep`` checkpoints."""

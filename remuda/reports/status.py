@@ -104,7 +104,7 @@ def _guess(recent: list[Line], rounds: int) -> tuple[str, list[str]]:
     ]
 
 
-# Display
+# Display of a status on a terminal
 
 
 def show(folder: Path, console: Console) -> None:

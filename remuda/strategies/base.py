@@ -105,7 +105,7 @@ class Strategy(Settings, ABC):
                 "strategy.shift and strategy.cutout are for images, not for points: leave them at 0"
             )
 
-    # The method
+    # The method of the paper
 
     @abstractmethod
     def init(self, context: Context, engine: Engine) -> Any:
@@ -121,7 +121,7 @@ class Strategy(Settings, ABC):
     def generate(self, context: Context, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
         """Return images (n, C, H, W) in [-1, 1]. The state must contain all members."""
 
-    # The population
+    # The size of the population
 
     @property
     def grid(self) -> tuple[int, int] | None:

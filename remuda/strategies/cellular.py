@@ -80,7 +80,7 @@ class Cellular(Strategy):
     lr_mutation_probability: float = 0.5  # for each individual that trains, 0 to 1
     mixture_mutation: float = 0.01  # standard deviation of a weight's steps, > 0
     mixture_samples: int = 256  # images per generator, used to compare mixtures, >= 2
-    # Features used to compare images; network: the features of the network that computes scores.
+    # Features used to compare images; "network" selects the features of the scoring network.
     mixture_by: Literal["pixels", "network"] = "pixels"
     # When to draw a generator's loss from three losses: never, at its creation, at every update.
     mustangs: Drawing = "none"
@@ -118,7 +118,7 @@ class Cellular(Strategy):
             )
         read_schedule(self.schedule)
 
-    # The population
+    # The size and the neighbourhoods of the population
 
     @property
     def needs_features(self) -> bool:
@@ -154,7 +154,7 @@ class Cellular(Strategy):
         kinds = {1: self.neighbourhood, **read_schedule(self.schedule)}
         return scheduled_links(self.height, self.width, kinds, self.alive(context, size, t), t)
 
-    # Amounts of work
+    # The amount of work in a round
 
     @property
     def batches_per_turn(self) -> int:
@@ -184,7 +184,7 @@ class Cellular(Strategy):
     def batches_for(self, steps: int) -> int:
         return -(-steps // self.steps_per_turn) * self.batches_per_turn
 
-    # The method
+    # The method of the paper
 
     def init(self, context: Context, engine: Engine) -> Cell:
         table, present = self.links(context, engine.size, 1)

@@ -31,7 +31,7 @@ class Evolution:
     lr_mutation: float
     lr_mutation_probability: float
 
-    # For one cell
+    # Functions of one cell
 
     def select(
         self,
@@ -57,7 +57,7 @@ class Evolution:
     def mutate(self, chosen: Sides, key: Tensor) -> Sides:
         """Add a Gaussian step to each learning rate with some probability.
 
-        Negative rates change their sign, so that no rate stays at 0.
+        A rate that becomes negative changes its sign. Clamping would leave it at 0 for good.
         """
         if not self.lr_mutation:
             return chosen

@@ -159,7 +159,7 @@ class MDGAN(Strategy):
         )
         return State(server, workers), losses
 
-    # On the server
+    # Functions of the server
 
     def generate_batches(self, context: Context, server: Server, now: Iteration) -> Tensor:
         """Return X_g and X_d for every worker, (N, 2, b, C, H, W); if k = 1, (N, 1, ...)."""
@@ -187,7 +187,7 @@ class MDGAN(Strategy):
             average = update_average(average, generator, self.ema)
         return Server(generator, average)
 
-    # On one worker
+    # Functions of one worker
 
     def compute_feedback(
         self,
@@ -218,7 +218,7 @@ class MDGAN(Strategy):
         }
         return worker, feedback, metrics
 
-    # Between workers
+    # Exchanges between workers
 
     def swap(self, engine: Engine, workers: Player, source: Tensor) -> Player:
         """Move every discriminator to another worker."""

@@ -10,7 +10,7 @@ from remuda.errors import UserError, resume_command
 from remuda.system.text import listed
 from remuda.training.state import Action, Phase, Session, Training
 
-# Decisions
+# Decisions about the members of lost ranks
 
 
 def choose_action(config: RunConfig, communicator: Communicator) -> Action:
@@ -75,7 +75,7 @@ def data_ranks(config: RunConfig) -> list[int]:
     return [rank for rank, span in zip(ranks, hosted, strict=True) if not set(span) <= lost]
 
 
-# Messages
+# Messages for the user
 
 
 def names(ranks: Sequence[LostRank]) -> str:

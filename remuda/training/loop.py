@@ -69,7 +69,7 @@ def advance(session: Session, training: Training) -> Training:
         ) from None
 
 
-# Starting
+# Phases that start a run
 
 
 def assemble_herd(session: Session, training: Training) -> Training:
@@ -162,7 +162,7 @@ def begin(session: Session, training: Training) -> Training:
     )
 
 
-# Rounds
+# Phases of a round
 
 
 def compute(session: Session, training: Training) -> Training:
@@ -212,7 +212,7 @@ def finish(session: Session, training: Training) -> Training:
     return replace(training, phase=Phase.DONE)
 
 
-# Interruptions and failures
+# Phases after an interruption or a failure
 
 
 def stop(session: Session, training: Training) -> Training:

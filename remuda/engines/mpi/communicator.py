@@ -78,7 +78,7 @@ class MPICommunicator(RecoveringCommunicator):
         self.num_sharing = sum(not own.isdisjoint(other["cores"]) for other in here)
         return self
 
-    # Messages
+    # Messages between ranks
 
     def exchange(
         self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], tag: int
@@ -123,7 +123,7 @@ class MPICommunicator(RecoveringCommunicator):
         starts = [0, *ends[:-1]]
         return [json.loads(texts[a:b].tobytes()) for a, b in zip(starts, ends, strict=True)]
 
-    # Waiting
+    # Waiting for other ranks
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ class MPICommunicator(RecoveringCommunicator):
         if not (self._is_talking or self.is_stopping):
             raise KeyboardInterrupt
 
-    # Ending
+    # Ending the job together
 
     def recover(self) -> None:
         """Reconnect the remaining ranks. If one of them received a signal, all of them stop."""

@@ -58,7 +58,7 @@ class Scaling:
         """Return the verbs that at least one of the runs used."""
         return list(dict.fromkeys(verb for each in self.measured for verb in each.verbs))
 
-    # As text
+    # The results as text
 
     def header(self) -> list[str]:
         """Return the titles of the columns of ``rows``."""

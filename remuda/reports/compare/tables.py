@@ -104,7 +104,7 @@ FORMATS: dict[str, Callable[[list[Group], list[Column], list[str]], str]] = {
 }
 
 
-# Cells
+# The cells of a table
 
 
 def _grid(groups: list[Group], columns: list[Column], style: Callable[[Cell], str]) -> Grid:
@@ -195,7 +195,7 @@ def _has_best(columns: list[Column]) -> bool:
     return any(column.best is not None for column in columns)
 
 
-# Layout
+# The layout of each format
 
 
 def _blocks(grid: Grid) -> list[Grid]:
@@ -232,7 +232,7 @@ def _aligned(grid: Grid) -> list[str]:
     return [line.rstrip() for line in [lines[0], "-" * _width(grid), *lines[1:]]]
 
 
-# Escapes
+# Escapes for each format
 
 _LATEX = {
     "\\": r"\textbackslash{}",
