@@ -26,7 +26,7 @@ MAX_LINE = 1 << 20  # bytes
 
 
 class Heartbeat(ABC):
-    """Report from a thread what this process is doing. Use it as a context around training."""
+    """Report what this process is doing, from a thread. Use it as a context manager."""
 
     def __init__(self, rank: int, members: Sequence[int], interval: float):
         self.interval, self.error = interval, None

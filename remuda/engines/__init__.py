@@ -1,4 +1,4 @@
-"""Engines: decide where members live and how their rows travel."""
+"""Engines decide where members live and how their rows move."""
 
 from typing import TYPE_CHECKING
 

@@ -18,7 +18,7 @@ MISSING = "-"
 
 
 class Cell(NamedTuple):
-    """The text of a table's cell, before a format marks and escapes it."""
+    """The text of a table cell, before the output format adds markup and escapes."""
 
     text: str
     is_best: bool = False

@@ -74,8 +74,8 @@ def find_inception(data_path: str, device: torch.device, *, needs_head: bool = F
 def _check(images: Tensor) -> None:
     if images.dtype != torch.uint8 or images.dim() != 4:
         raise UserError(
-            "Inception needs images, but these are points: use the scores of modes for ring and "
-            "grid"
+            "Inception needs images, but these are points: use the score modes for the data sets "
+            "ring and grid"
         )
     num_channels = images.shape[1]
     if num_channels == 1:
