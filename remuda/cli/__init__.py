@@ -154,7 +154,7 @@ class _WarningLines:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        from remuda.cli.common import STARTED_BY_REMUDA
+        from remuda.cluster.environment import STARTED_BY_REMUDA
 
         if not category.__module__.startswith("remuda."):
             self.others(message, category, filename, lineno, file, line)

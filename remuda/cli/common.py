@@ -15,10 +15,6 @@ from remuda.engines import ENGINES
 if TYPE_CHECKING:
     from remuda.training.progress import Progress
 
-# This variable is set for ranks that a remuda command starts. That command has already shown the
-# warnings.
-STARTED_BY_REMUDA = "REMUDA_STARTED"
-
 app = typer.Typer(
     help="Train GANs as a herd.",
     invoke_without_command=True,

@@ -1,6 +1,5 @@
 """Commands that train: train, resume, repeat, bench and scaling."""
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ import typer
 from rich.table import Table
 
 from remuda.cli.common import (
-    STARTED_BY_REMUDA,
     DataFolder,
     Device,
     EngineName,
@@ -196,7 +194,6 @@ def _start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) ->
     from remuda.cluster import launch
 
     if number := launch.num_to_start(config.engine):
-        os.environ[STARTED_BY_REMUDA] = "1"
         sys.exit(launch.start(number, [*sys.argv[1:], *more], folder, say))
 
 

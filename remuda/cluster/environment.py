@@ -11,6 +11,9 @@ RANK_VARIABLES = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 
+# The launcher sets this variable for its ranks. Its command has already shown the warnings.
+STARTED_BY_REMUDA = "REMUDA_STARTED"
+
 
 class Placement(NamedTuple):
     """The rank of this process, and the number of ranks that were started together."""

@@ -1,6 +1,7 @@
 """Run mpirun and its ranks, and detect when they fail to start."""
 
 import ctypes
+import os
 import re
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from remuda.cluster import mpirun
+from remuda.cluster.environment import STARTED_BY_REMUDA
 from remuda.cluster.output import Output
 
 POLL_INTERVAL = 0.05  # seconds
@@ -40,6 +42,7 @@ class Launcher:
             command,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            env={**os.environ, STARTED_BY_REMUDA: "1"},
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )
