@@ -4,6 +4,8 @@
 traceback. The commands are in the other modules of this package.
 """
 
+import atexit
+import gc
 import io
 import os
 import signal
@@ -41,6 +43,7 @@ def main() -> None:
     # Ranks handle these signals once they are connected. A signal that arrives earlier simply ends
     # the rank, and the launcher tells the user. An exception here would make MPI abort.
     stop = _Stop()
+    atexit.register(gc.freeze)  # or Python searches PyTorch's objects for cycles: up to a second
     if rank_from_environment().num_ranks == 1:
         for number in STOP_SIGNALS:
             signal.signal(number, stop)

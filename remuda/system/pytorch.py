@@ -13,8 +13,7 @@ def process_settings(threads: int, deterministic: bool) -> Iterator[None]:
     import torch
 
     num_threads = torch.get_num_threads()
-    was_deterministic = torch.are_deterministic_algorithms_enabled()
-    warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    before = _determinism()
     workspace = os.environ.get(CUBLAS_WORKSPACE)
     torch.set_num_threads(threads)
     if deterministic:
@@ -24,9 +23,18 @@ def process_settings(threads: int, deterministic: bool) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(num_threads)
-        torch.use_deterministic_algorithms(was_deterministic, warn_only=warned_only)
+        # PyTorch imports its compiler in this call, which takes a second, so avoid it if possible.
+        if _determinism() != before:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         if workspace is None:
             os.environ.pop(CUBLAS_WORKSPACE, None)
+
+
+def _determinism() -> tuple[bool, bool]:
+    import torch
+
+    is_enabled = torch.are_deterministic_algorithms_enabled()
+    return is_enabled, torch.is_deterministic_algorithms_warn_only_enabled()
 
 
 @contextmanager
