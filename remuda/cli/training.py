@@ -1,5 +1,6 @@
 """Commands that train: train, resume, repeat, bench and scaling."""
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -132,16 +133,25 @@ def show_expectations(
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Run a few steps here, and predict the time and memory of a whole run."""
+    """Run a few rounds here, and predict the time and memory of a whole run."""
     from remuda import recipes
-    from remuda.experiments import bench
+    from remuda.experiments.bench import measure
+    from remuda.experiments.expectation import describe
+    from remuda.system import processes
 
+    if recipe is None:
+        return _bench_each([name for name in recipes.names() if name.endswith("-digits")])
     flags = assignments({"engine.device": device, "data.path": data})
-    digits = [name for name in recipes.names() if name.endswith("-digits")]
-    for name in [recipe] if recipe else digits:
-        config = recipes.recipe(name, *(settings or []), *flags)
-        expected = bench.measure(config, notify=say)
-        say(f"{name} {bench.describe(expected)}")
+    config = recipes.recipe(recipe, *(settings or []), *flags)
+    say(f"{recipe} {describe(measure(config, say, processes.age()))}")
+
+
+def _bench_each(names: list[str]) -> None:
+    """Run the command for each recipe in its own process, because starting is measured too."""
+    for name in names:
+        command = [sys.executable, "-m", "remuda", "bench", name, *sys.argv[2:]]
+        if status := subprocess.run(command, check=False).returncode:
+            sys.exit(status)
 
 
 @app.command("scaling")

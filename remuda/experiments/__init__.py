@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from remuda.system.choices import lazy_exports
 
 if TYPE_CHECKING:
-    from remuda.experiments.bench import Expectation, measure
+    from remuda.experiments.bench import measure
+    from remuda.experiments.expectation import Expectation
     from remuda.experiments.mixtures import optimise
     from remuda.experiments.repeats import Repeats, repeat
     from remuda.experiments.scaling import Scaling, scale
@@ -35,7 +36,8 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "bench": ["Expectation", "measure"],
+        "bench": ["measure"],
+        "expectation": ["Expectation"],
         "mixtures": ["optimise"],
         "repeats": ["Repeats", "repeat"],
         "scaling": ["Scaling", "scale"],

@@ -52,7 +52,7 @@ def assemble(
     context = strategy.prepare(
         config.networks, dataset.shape, num_classes, config.run.seed, sizes, features
     )
-    engine = Metered(_engine(config, size, device, communicator, notify))
+    engine = Metered(make_engine(config, size, device, communicator, notify))
     member_ids = config.run.member_ids(size)
     hosted_ids = [member_ids[member] for member in engine.members]
     return Herd(
@@ -128,7 +128,7 @@ def _device(config: EngineConfig, communicator: Communicator) -> torch.device:
     return device
 
 
-def _engine(
+def make_engine(
     config: RunConfig,
     size: int,
     device: torch.device,

@@ -172,10 +172,28 @@ def test_the_other_commands(trained, monkeypatch, capsys):
     assert "1,501" in shown or "1501" in shown
     printed("report", "runs/small-001")
     expected = printed("bench", "small.toml", "--set", "run.rounds=2000")
-    pattern = r"ms per step, [\d,]+ images/s; 2,000 rounds of 1 step take [\d.]+ (s|min)"
+    pattern = r"(?s)small.toml on cpu: .* images/s\n.* 2,000 rounds with 1 step of [\d.]+ ms"
     assert re.search(pattern, expected), expected
     printed("resume", "runs/small-001", "--rounds", 4)
     assert remuda.load(folder / "runs/small-001").round == 4
+
+
+def test_bench_measures_each_recipe_in_its_own_process(monkeypatch):
+    """Otherwise the second recipe would find everything imported, and seem to start faster."""
+    commands = []
+
+    def run(command, **_):
+        commands.append(command[1:])
+        return subprocess.CompletedProcess(command, 3 if len(commands) == 2 else 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    status, _ = in_process("bench", "--set", "run.rounds=2")
+    assert status == 3  # the status of the second recipe, after which no other is measured
+    more = ["--set", "run.rounds=2"]
+    assert commands == [
+        ["-m", "remuda", "bench", "cellular-digits", *more],
+        ["-m", "remuda", "bench", "class-parallel-digits", *more],
+    ]
 
 
 def bad(tmp_path) -> dict[tuple, str]:

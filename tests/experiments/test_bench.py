@@ -1,13 +1,160 @@
-"""Cost estimates: how long the timed stretches are, and what follows from their times."""
+"""Predictions: which rounds are timed, and how their times become the cost of a run."""
 
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from remuda import config
+from remuda.errors import UserError
 from remuda.experiments import bench
 from remuda.training.assemble import assemble
+from remuda.training.herd import Herd
+from remuda.training.recorder import Recorder
+
+
+class Clock:
+    """A clock that only advances by the costs of the work that a test defines."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def spend(self, seconds):
+        self.seconds += seconds
+
+    def perf_counter(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(bench, "time", clock)
+    return clock
+
+
+@dataclass(frozen=True)
+class FakeHerd:
+    """A herd whose rounds have known costs. Its first round of every length is slower."""
+
+    clock: Clock
+    num_batches: int = 600
+    per_round: float = 0.0
+    per_step: float = 0.0
+    per_exchange: float = 0.0
+    exchange_every: int = 1
+    compiling: float = 0.0  # seconds for each length of a round
+    lengths: list[int] = field(default_factory=list)  # of all rounds so far
+    strategy = SimpleNamespace(batches_for=lambda steps: steps)
+
+    @property
+    def num_steps(self):
+        return self.num_batches
+
+    def round(self, state, t):
+        if self.num_steps not in self.lengths:
+            self.clock.spend(self.compiling)
+        self.lengths.append(self.num_steps)
+        self.clock.spend(self.per_round + self.num_steps * self.per_step)
+        if t % self.exchange_every == 0:
+            self.clock.spend(self.per_exchange)
+        return state, {}
+
+
+class FakeRecorder:
+    def round(self, t, metrics, seconds):
+        pass
+
+
+def track():
+    return bench.Track((), FakeRecorder())  # type: ignore[arg-type]
+
+
+# Work per round and per step
+
+
+def test_two_lengths_separate_the_work_per_round_from_the_work_per_step():
+    # 3 s + 4 * 0.5 s = 5 s, and 3 s + 20 * 0.5 s = 13 s.
+    assert bench.solve((4, 5.0), (20, 13.0)) == (3.0, 0.5)
+
+
+def test_rounds_that_cannot_be_shortened_count_as_steps():
+    assert bench.solve((1, 5.0), (1, 6.0)) == (0.0, 6.0)
+    assert bench.solve((4, 5.0), (4, 6.0)) == (0.0, 1.5)
+
+
+@pytest.mark.parametrize("quick", [4.0, 0.1], ids=["no faster", "less than its share"])
+def test_noise_does_not_change_the_time_of_the_longer_round(quick):
+    per_round, per_step = bench.solve((2, quick), (10, 3.0))
+    assert per_round >= 0 and per_step >= 0
+    assert per_round + 10 * per_step == pytest.approx(3.0)
+
+
+# The first would be predicted wrong by a factor of 7 if its work per round counted as steps.
+COSTS = [(18.0, 0.03), (0.0, 0.03), (0.5, 0.001), (0.01, 20.0)]
+
+
+@pytest.mark.parametrize(("per_round", "per_step"), COSTS)
+def test_the_rounds_of_a_herd_with_known_costs(clock, per_round, per_step):
+    herd = FakeHerd(clock, per_round=per_round, per_step=per_step)
+    timing = bench.time_rounds(track(), herd, 1)  # type: ignore[arg-type]
+    assert timing.per_round == pytest.approx(per_round)
+    assert timing.per_step == pytest.approx(per_step)
+    assert (timing.per_exchange, timing.warm_up) == pytest.approx((0, 0))
+
+
+def test_slow_steps_are_repeated_only_a_few_times(clock):
+    herd = FakeHerd(clock, per_step=20.0)
+    bench.time_rounds(track(), herd, 1)  # type: ignore[arg-type]
+    assert sum(herd.lengths) <= 20
+
+
+def test_fast_steps_are_repeated_until_they_can_be_timed(clock):
+    herd = FakeHerd(clock, per_step=0.01)
+    bench.time_rounds(track(), herd, 1)  # type: ignore[arg-type]
+    assert max(herd.lengths) * 0.01 >= bench.ENOUGH
+    herd = FakeHerd(clock, per_step=1e-5)
+    bench.time_rounds(track(), herd, 1)  # type: ignore[arg-type]
+    assert max(herd.lengths) == herd.num_steps
+
+
+def test_work_of_some_rounds_is_measured_in_such_a_round(clock):
+    herd = FakeHerd(clock, per_round=1.0, per_step=0.5, per_exchange=4.0, exchange_every=5)
+    timing = bench.time_rounds(track(), herd, 5)  # type: ignore[arg-type]
+    assert (timing.per_round, timing.per_step, timing.per_exchange) == pytest.approx(
+        (1.0, 0.5, 4.0)
+    )
+    herd = FakeHerd(clock, per_round=1.0, per_step=0.5, per_exchange=4.0)
+    assert bench.time_rounds(track(), herd, 1).per_round == pytest.approx(5.0)  # type: ignore[arg-type]
+
+
+EVERY = [
+    ("md-gan", {"swap_every": 3}, 3),
+    ("md-gan", {"swap_every": 0}, 1),
+    ("fl-gan", {"epochs": 2}, 1),
+    ("class-parallel", {}, 1),
+    ("cellular", {}, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "rounds"), EVERY)
+def test_a_strategy_says_how_often_it_exchanges(tiny, name, settings, rounds):
+    herd = assemble(configured(tiny, name, 2, **settings))
+    assert bench.rounds_per_exchange(herd) == rounds
+
+
+def test_only_one_length_is_compiled(clock):
+    eager = FakeHerd(clock, per_round=2.0, per_step=0.1)
+    uncompiled = bench.time_rounds(track(), eager, 1)  # type: ignore[arg-type]
+    herd = FakeHerd(clock, per_round=2.0, per_step=0.01, compiling=90.0)
+    timing = bench.time_compiled_rounds(track(), herd, uncompiled, 1)  # type: ignore[arg-type]
+    # An uncompiled round of 200 steps takes 20 s.
+    assert set(herd.lengths) == {200}
+    assert (timing.per_round, timing.per_step, timing.warm_up) == pytest.approx((2.0, 0.01, 90.0))
+
+
+# Lengths of rounds
 
 
 def configured(tiny, name, steps_per_round, **strategy):
@@ -18,16 +165,7 @@ def configured(tiny, name, steps_per_round, **strategy):
     return config.from_dict(tiny)
 
 
-def test_a_measurement_is_extrapolated(tiny):
-    tiny["strategy"]["steps_per_round"] = 10
-    tiny["run"]["rounds"] = 7
-    expected = bench.measure(config.from_dict(tiny), num_steps=2)
-    assert (expected.num_steps, expected.rounds, expected.device) == (10, 7, "cpu")
-    assert expected.total == pytest.approx(expected.first + 70 * expected.step)
-    assert expected.memory > 50e6
-
-
-# Steps and batches of a whole round, then of a stretch of four steps or just above.
+# Steps and batches of a whole round, then of a round of four steps or just above.
 LENGTHS = {
     "class-parallel": ("class-parallel", {}, (10, 10), (4, 4)),
     "several updates of D": ("class-parallel", {"discriminator_steps": 3}, (10, 30), (4, 12)),
@@ -49,51 +187,104 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize(("name", "settings", "whole", "stretch"), LENGTHS.values(), ids=LENGTHS)
-def test_stretches_have_about_the_requested_steps(tiny, name, settings, whole, stretch):
+@pytest.mark.parametrize(("name", "settings", "whole", "short"), LENGTHS.values(), ids=LENGTHS)
+def test_short_rounds_have_about_the_requested_steps(tiny, name, settings, whole, short):
     herd = assemble(configured(tiny, name, 10, **settings))
     assert (herd.num_steps, herd.num_batches) == whole
-    short = bench.shorten(herd, 4)
-    assert (short.num_steps, short.num_batches) == stretch
+    shorter = bench.shorten(herd, 4)
+    assert (shorter.num_steps, shorter.num_batches) == short
 
 
 @pytest.mark.parametrize("name", ["class-parallel", "md-gan", "cellular"])
-def test_a_stretch_is_at_most_a_round(tiny, name):
+def test_a_short_round_is_at_most_a_round(tiny, name):
     herd = assemble(configured(tiny, name, 2))
     assert (bench.shorten(herd, 4).num_steps, bench.shorten(herd, 4).num_batches) == (2, 2)
 
 
+# Whole measurements
+
+
+def costing(clock, monkeypatch, owner, name, cost):
+    """Let a function or method also spend ``cost(*arguments)`` seconds on the clock."""
+    real = getattr(owner, name)
+
+    def function(*arguments, **named):
+        clock.spend(cost(*arguments))
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, function)
+
+
 @pytest.mark.parametrize(
-    ("name", "settings", "step", "images"),
+    ("name", "settings", "num_steps"),
     [
-        # Four steps in 2 s; three members with four batches of four images.
-        ("md-gan", {"discriminator_steps": 2}, 0.5, 3 * 4 * 4 / 2),
-        # Six steps in 2 s; four cells with six batches of four images.
-        ("cellular", {"skip_discriminator": 2}, 2 / 6, 4 * 6 * 4 / 2),
+        ("md-gan", {"discriminator_steps": 2, "swap_every": 2}, 12),
+        ("cellular", {"skip_discriminator": 2}, 12),
+        ("fl-gan", {"epochs": 2}, 24),
+        ("class-parallel", {"discriminator_steps": 3}, 12),
+        ("standalone", {}, 12),
     ],
 )
-def test_times_are_divided_by_the_steps_that_were_made(
-    tiny, monkeypatch, name, settings, step, images
-):
-    # Stretches of 10, 2, 9 and 1 s: the first one is the start, and 2 is the others' median.
-    ticks = iter([0.0, 10.0, 10.0, 12.0, 12.0, 21.0, 21.0, 22.0])
-    monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
-    expected = bench.measure(configured(tiny, name, 12, **settings), num_steps=4)
-    assert expected.num_steps == 12 and expected.first == 10.0
-    assert expected.step == pytest.approx(step)
-    assert expected.total == pytest.approx(10.0 + 7 * 12 * step)
-    assert expected.images_per_second == pytest.approx(images)
-    text = bench.describe(expected)
-    assert "7 rounds of 12 steps take" in text and "including 10.0 s to start" in text
+def test_a_prediction_is_the_sum_of_its_parts(tiny, clock, monkeypatch, name, settings, num_steps):
+    run = configured(tiny, name, 12, **settings)
+    if name == "standalone":
+        tiny["run"]["members"] = 0
+        run = config.from_dict(tiny)
+    costing(clock, monkeypatch, bench, "assemble", lambda *_: 4.0)
+    costing(clock, monkeypatch, Herd, "round", lambda herd, *_: 30.0 + 0.125 * herd.num_steps)
+    costing(clock, monkeypatch, Recorder, "save", lambda *_: 0.25)
+    costing(clock, monkeypatch, bench, "write_grid", lambda *_: 2.0)
+    costing(clock, monkeypatch, Recorder, "end", lambda *_: 1.5)
+    expected = bench.measure(run, process=3.0)
+    assert (expected.num_steps, expected.rounds, expected.device) == (num_steps, 7, "cpu")
+    # Checkpoints and grids are due after rounds 2, 4, 6 and 7.
+    assert expected.parts == pytest.approx(
+        {
+            "start": 3 + 4,
+            "rounds": 7 * (30 + num_steps * 0.125),
+            "saves": 4 * 0.25,
+            "samples": 4 * 2,
+            "scores": 0,
+            "end": 1.5,
+        }
+    )
+    assert expected.total == pytest.approx(sum(expected.parts.values()))
+    assert expected.memory > 50e6 > expected.state > 1000
 
 
-def test_a_measurement_prints_nothing(tiny, capfd):
-    bench.measure(config.from_dict(tiny), num_steps=1)
+def test_one_evaluation_is_timed_after_one_that_fills_the_cache(tiny, clock, monkeypatch):
+    tiny["scores"] = {"every": 3, "kinds": "fid", "samples": 600}
+    asked = []
+
+    def score(record, model, evaluator, samples, notify):
+        asked.append(samples)
+        clock.spend(100.0 if len(asked) == 1 else 5.0)
+
+    monkeypatch.setattr(bench, "score_round", score)
+    costing(clock, monkeypatch, Herd, "round", lambda *_: 1.0)
+    expected = bench.measure(config.from_dict(tiny))  # four rounds, so rounds 3 and 4
+    assert asked == [500, 600]
+    assert (expected.scores.times, expected.scores.total) == (2, pytest.approx(10.0))
+
+
+def test_a_measurement_leaves_and_prints_nothing(tiny, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    bench.measure(config.from_dict(tiny))
     assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_writable_is_reported(tiny, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(bench.tempfile, "TemporaryDirectory", refuse)
+    with pytest.raises(UserError, match=r"not writable.*change to the folder"):
+        bench.measure(config.from_dict(tiny))
 
 
 def test_a_measurement_restores_the_settings_of_pytorch(tiny):
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     tiny["engine"] |= {"threads": before[0] + 1, "deterministic": True}
-    bench.measure(config.from_dict(tiny), num_steps=1)
+    bench.measure(config.from_dict(tiny))
     assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
