@@ -31,12 +31,12 @@ RECIPES = [
 PREDICT = """
 import sys, time, types
 from remuda import recipes
-from remuda.experiments import bench
+from remuda.experiments import bench, timing
 from remuda.system import processes
 clock, *words = sys.argv[1:]
 process = processes.age()
 if clock == "processor":
-    bench.time = types.SimpleNamespace(perf_counter=time.process_time)
+    bench.time = timing.time = types.SimpleNamespace(perf_counter=time.process_time)
     process = time.process_time()
 print(bench.measure(recipes.recipe(*words), process=process).total)
 """
