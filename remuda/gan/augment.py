@@ -16,6 +16,7 @@ class Augmented(nn.Module):
     """
 
     key: Tensor
+    num_batches = 1  # see remuda.networks.batches
 
     def __init__(self, network: nn.Module, shift: float, cutout: float):
         super().__init__()
@@ -26,8 +27,10 @@ class Augmented(nn.Module):
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         if self.training:
-            draws = random.uniform(self.key, (4, len(images)))
-            self.key.copy_(random.fold(self.key, 0))
+            *keys, after = random.chain(self.key, self.num_batches)
+            draws = random.uniform(torch.stack(keys), (4, len(images) // self.num_batches))
+            self.key.copy_(after)
+            draws = draws.transpose(0, 1).flatten(1)  # (4, images)
             images = cut(shifted(images, draws[:2], self.shift), draws[2:], self.cutout)
         return self.network(images, labels)
 

@@ -19,7 +19,7 @@ from remuda.errors import UserError
 from remuda.networks import mlp
 from remuda.networks.acgan_modules import WIDTHS, Discriminator, Generator, Perceptron
 from remuda.networks.base import Networks
-from remuda.networks.layers import BatchNorm2d
+from remuda.networks.layers import BatchNorm2d, Doubling, Unflatten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class ACGANMLP(ACGAN):
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         widths = [self.latent, *[self.hidden] * self.num_hidden, math.prod(shape)]
-        layers = [*mlp.layers(widths, self.activation), nn.Tanh(), nn.Unflatten(1, shape)]
+        layers = [*mlp.layers(widths, self.activation), nn.Tanh(), Unflatten(*shape)]
         return self._initialised(Generator(layers, self.latent, num_classes))
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -93,12 +93,12 @@ class Convolutional(ACGAN):
         layers = [
             nn.Linear(self.latent, first * start * start),
             nn.ReLU(),
-            nn.Unflatten(1, (first, start, start)),
+            Unflatten(first, start, start),
         ]
         for before, after in pairwise([first, *self.widths]):
             norms = [] if self.batch_norm == "none" else [BatchNorm2d(after, eps=1e-5)]
-            layers += [_doubling(before, after), *norms, nn.ReLU()]
-        layers += [_doubling(self.widths[-1], shape[0]), nn.Tanh()]
+            layers += [Doubling(before, after), *norms, nn.ReLU()]
+        layers += [Doubling(self.widths[-1], shape[0]), nn.Tanh()]
         num_labels = num_classes if self.auxiliary else 0
         return self._initialised(Generator(layers, self.latent, num_labels))
 
@@ -214,11 +214,6 @@ class ACGANCelebA(Convolutional):
 
     def first_width(self, start: int) -> int:
         return max(1, 16_384 // start**2)
-
-
-def _doubling(num_in: int, num_out: int) -> nn.ConvTranspose2d:
-    """Return a 5x5 transposed convolution that doubles the size."""
-    return nn.ConvTranspose2d(num_in, num_out, 5, stride=2, padding=2, output_padding=1)
 
 
 def _draw_as_keras(module: nn.Module) -> None:

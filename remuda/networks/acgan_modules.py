@@ -8,7 +8,14 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from remuda.errors import UserError
-from remuda.networks.layers import BatchNorm2d, Conv2d, Dropout, one_hot
+from remuda.networks.layers import (
+    BatchNorm2d,
+    Conv2d,
+    Dropout,
+    channels_first,
+    channels_last,
+    one_hot,
+)
 from remuda.networks.minibatch import MinibatchDiscrimination
 
 SLOPE = 0.2  # negative slope of every LeakyReLU
@@ -31,11 +38,13 @@ class Generator(nn.Module):
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         if self.num_labels:
             noise = torch.cat([one_hot(labels, self.num_labels), noise[:, self.num_labels :]], 1)
-        return self.layers(noise)
+        return channels_first(self.layers(noise))
 
 
 class Perceptron(nn.Module):
     """Discriminate and classify with linear layers; the output is (b, 1 + num_classes)."""
+
+    num_batches = 1  # see remuda.networks.batches
 
     def __init__(self, layers: list[nn.Module]):
         super().__init__()
@@ -57,6 +66,8 @@ class Discriminator(nn.Module):
         num_kernels: number of kernels for minibatch discrimination; 0 = do not use it.
         num_dims: length of each kernel's learned projection; 0 = kernels compare channel means.
     """
+
+    num_batches = 1  # see remuda.networks.batches
 
     def __init__(
         self,
@@ -93,8 +104,11 @@ class Discriminator(nn.Module):
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         masks = self.dropout(images)
+        images = channels_last(images)
         for convolution, norm, mask in zip(self.convolutions, self.norms, masks, strict=True):
-            images = leaky_relu(norm(convolution(images)), SLOPE) * mask
+            images = leaky_relu(norm(convolution(images)), SLOPE)
+            images = (images * mask).to(images.dtype)
+        images = channels_first(images)
         features = images.flatten(1)
         if self.minibatch is not None:
             closeness = self.minibatch(images.mean((2, 3)) if self.pooled else features)

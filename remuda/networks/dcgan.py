@@ -16,7 +16,16 @@ from torch.nn.functional import leaky_relu
 
 from remuda.errors import UserError
 from remuda.networks.base import Networks
-from remuda.networks.layers import BatchNorm2d, Conv2d, Dropout, UpsampledConv2d, one_hot
+from remuda.networks.layers import (
+    BatchNorm2d,
+    Conv2d,
+    Dropout,
+    Unflatten,
+    UpsampledConv2d,
+    channels_first,
+    channels_last,
+    one_hot,
+)
 
 SLOPE = 0.2  # negative slope of every LeakyReLU in the tables
 
@@ -100,7 +109,7 @@ class Generator(nn.Module):
         start, width = size // 4, net.width
         self.input = nn.Linear(net.latent + num_labels, width * start * start)
         self.activation = nn.ReLU() if net.input_activation == "relu" else nn.LeakyReLU(SLOPE)
-        self.unflatten = nn.Unflatten(1, (width, start, start))
+        self.unflatten = Unflatten(width, start, start)
         self.body = nn.Sequential(
             BatchNorm2d(width, eps=1e-5),
             UpsampledConv2d(width, width),
@@ -116,11 +125,13 @@ class Generator(nn.Module):
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         if self.num_labels:
             noise = torch.cat([noise, one_hot(labels, self.num_labels)], 1)
-        return self.body(self.unflatten(self.activation(self.input(noise))))
+        return channels_first(self.body(self.unflatten(self.activation(self.input(noise)))))
 
 
 class Discriminator(nn.Module):
     """Halve the image four times with strided convolutions, dropout and BatchNorm."""
+
+    num_batches = 1  # see remuda.networks.batches
 
     def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
         super().__init__()
@@ -142,12 +153,15 @@ class Discriminator(nn.Module):
         images = _with_labels(images, labels, self.num_labels)
         masks = self.dropout(images)
         for convolution, mask, norm in zip(self.convolutions, masks, self.norms, strict=True):
-            images = norm(leaky_relu(convolution(images), SLOPE) * mask)
-        return self.output(images.flatten(1))[:, 0]
+            images = leaky_relu(convolution(images), SLOPE)
+            images = norm((images * mask).to(images.dtype))
+        return self.output(channels_first(images).flatten(1))[:, 0]
 
 
 class PlainCritic(nn.Module):
     """Halve the image four times with strided convolutions, without dropout or BatchNorm."""
+
+    num_batches = 1  # see remuda.networks.batches
 
     def __init__(self, width: int, channels: int, size: int, num_labels: int):
         super().__init__()
@@ -164,15 +178,18 @@ class PlainCritic(nn.Module):
         images = _with_labels(images, labels, self.num_labels)
         for convolution in self.convolutions:
             images = leaky_relu(convolution(images), SLOPE)
-        return self.output(images.flatten(1))[:, 0]
+        return self.output(channels_first(images).flatten(1))[:, 0]
 
 
 def _with_labels(images: Tensor, labels: Tensor, num_labels: int) -> Tensor:
-    """Add one plane for each label: all ones for the image's own label, zeros for the others."""
+    """Add one plane for each label: all ones for the image's own label, zeros for the others.
+
+    The images become images in the layout of the layers.
+    """
     if not num_labels:
-        return images
-    planes = one_hot(labels, num_labels)[:, :, None, None]
-    return torch.cat([images, planes.expand(-1, -1, *images.shape[2:])], 1)
+        return channels_last(images)
+    planes = one_hot(labels, num_labels)[:, :, None, None].to(images.dtype)
+    return channels_last(torch.cat([images, planes.expand(-1, -1, *images.shape[2:])], 1))
 
 
 def _square(shape: tuple[int, ...]) -> tuple[int, int]:

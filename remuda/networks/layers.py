@@ -15,6 +15,35 @@ from remuda.tensors import random
 MOMENTUM = 0.1  # of BatchNorm's running statistics, as in all tables of the papers
 
 
+def uses_products() -> bool:
+    """Return whether convolutions are matrix products, on images with the channels last.
+
+    Compiled code uses products. Other code uses the libraries' convolutions, which need fewer
+    operations and take images with the channels first.
+    """
+    return torch.compiler.is_compiling()
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """Return images (b, C, H, W) in the layout that the layers of this module expect."""
+    return images.permute(0, 2, 3, 1) if uses_products() else images
+
+
+def channels_first(images: Tensor) -> Tensor:
+    """Return images in the layout of the layers as (b, C, H, W)."""
+    return images.permute(0, 3, 1, 2) if uses_products() else images
+
+
+class Unflatten(nn.Unflatten):
+    """Turn vectors (b, C * H * W) into images in the layout of the layers."""
+
+    def __init__(self, *shape: int):
+        super().__init__(1, shape)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return channels_last(super().forward(input))
+
+
 class Dropout(nn.Module):
     """Draw the dropout masks of all layers of a network from one random stream in a buffer.
 
@@ -25,12 +54,13 @@ class Dropout(nn.Module):
 
     Args:
         probability: fraction of activations to drop, rounded to a multiple of 1/256.
-        shapes: the shape of one image's output at each layer.
+        shapes: the shape of one image's output at each layer, (C, H, W).
     """
 
     key: Tensor
+    num_batches = 1  # see remuda.networks.batches
 
-    def __init__(self, probability: float, *shapes: tuple[int, ...]):
+    def __init__(self, probability: float, *shapes: tuple[int, int, int]):
         super().__init__()
         self.shapes = shapes
         self.threshold = round(probability * 256)
@@ -38,21 +68,24 @@ class Dropout(nn.Module):
         self.register_buffer("key", torch.randint(1 << 62, ()))
 
     def forward(self, like: Tensor) -> list[Tensor]:
-        """Return the factors to multiply each layer's output (b, *shape) by.
+        """Return the factors to multiply each layer's output by, in the layout of the layers.
 
-        ``like`` (b, ...) gives the batch size and the type.
+        ``like`` (b, ...) gives the batch size and the type, which is at least 32 bits wide: the
+        factor 4/3 is inexact in half precision.
         """
         if not self.training:
             return [like.new_ones(()) for _ in self.shapes]
-        batch = like.shape[0]
+        batch = like.shape[0] // self.num_batches
         ends = [0, *accumulate(batch * math.prod(shape) for shape in self.shapes)]
-        draws = random.octets(self.key, ends[-1:])
-        self.key.copy_(random.fold(self.key, 0))
+        *keys, after = random.chain(self.key, self.num_batches)
+        draws = random.octets(torch.stack(keys), ends[-1:])  # (num_batches, numbers)
+        self.key.copy_(after)
         # Slice the draw separately for each layer: a compiler would store a tensor that is used
         # several times instead of computing it again.
-        parts = [draws[start:end] for start, end in pairwise(ends)]
+        parts = [draws[:, start:end] for start, end in pairwise(ends)]
+        dtype = torch.promote_types(like.dtype, torch.float32)
         return [
-            (part >= self.threshold).to(like.dtype).mul(self.scale).reshape(batch, *shape)
+            channels_last((part >= self.threshold).to(dtype).mul(self.scale).reshape(-1, *shape))
             for part, shape in zip(parts, self.shapes, strict=True)
         ]
 
@@ -60,43 +93,65 @@ class Dropout(nn.Module):
 class BatchNorm2d(nn.BatchNorm2d):
     """Normalise batches, but do not count them: with a fixed momentum the count is unused."""
 
+    num_batches = 1  # see remuda.networks.batches
+
     def __init__(self, num_features: int, eps: float):
         super().__init__(num_features, eps=eps, momentum=MOMENTUM)
         self.num_batches_tracked = None
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.training and input.shape[0] * math.prod(input.shape[2:]) == 1:
+        if self.training and input.numel() == self.num_batches * self.num_features:
             raise UserError(
                 "BatchNorm cannot normalise a single pixel: raise strategy.batch_size above 1"
             )
-        if self.training and torch.compiler.is_compiling():
+        if uses_products():
             return self.formulas(input)
-        return super().forward(input)
+        if self.num_batches == 1 or not self.training:
+            return super().forward(input)
+        batches = input.chunk(self.num_batches)
+        return torch.cat([nn.BatchNorm2d.forward(self, batch) for batch in batches])
 
     def formulas(self, input: Tensor) -> Tensor:
-        """Compute the same result with explicit formulas, which a compiler can fuse.
+        """Normalise (b, H, W, C) with explicit formulas, which a compiler can fuse.
 
         The library's BatchNorm under ``vmap`` would fold members and channels into one axis.
         """
-        wide = input.float()
-        var, mean = torch.var_mean(wide, (0, 2, 3), correction=0)
-        count = input.numel() // input.shape[1]
-        unbiased = var.detach() * (count / max(1, count - 1))
-        cast(Tensor, self.running_mean).mul_(1 - MOMENTUM).add_(MOMENTUM * mean.detach())
-        cast(Tensor, self.running_var).mul_(1 - MOMENTUM).add_(MOMENTUM * unbiased)
-        scale = self.weight * torch.rsqrt(var + self.eps)
+        batches = input.unflatten(0, (self.num_batches if self.training else 1, -1))
+        wide = batches.to(torch.promote_types(input.dtype, torch.float32))
+        mean, var = self._statistics(wide)
+        scale = self.weight * torch.rsqrt(var + self.eps)  # (num_batches, C)
         shift = self.bias - mean * scale
-        return (wide * scale[:, None, None] + shift[:, None, None]).to(input.dtype)
+        normalised = wide * scale[:, None, None, None] + shift[:, None, None, None]
+        return normalised.flatten(0, 1).to(input.dtype)
+
+    def _statistics(self, wide: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of each batch, (num_batches, C), and update the running ones."""
+        running_mean = cast(Tensor, self.running_mean)
+        running_var = cast(Tensor, self.running_var)
+        if not self.training:
+            return running_mean[None], running_var[None]
+        # One pass over the numbers yields both sums. They are differences from the running mean,
+        # because the difference of two large sums would be inexact.
+        differences = wide - running_mean.clone()
+        offset = differences.mean((1, 2, 3))
+        var = (differences.square().mean((1, 2, 3)) - offset.square()).clamp(min=0)
+        mean = offset + running_mean
+        count = wide[0].numel() // wide.shape[-1]
+        unbiased = var.detach() * (count / max(1, count - 1))
+        for one_mean, one_var in zip(mean.detach(), unbiased, strict=True):
+            running_mean.mul_(1 - MOMENTUM).add_(MOMENTUM * one_mean)
+            running_var.mul_(1 - MOMENTUM).add_(MOMENTUM * one_var)
+        return mean, var
 
 
 class Conv2d(nn.Conv2d):
-    """Apply a 3x3 convolution with padding 1; compiled code computes it as a matrix product."""
+    """Apply a 3x3 convolution with padding 1."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
         super().__init__(in_channels, out_channels, 3, stride, padding=1)
 
     def forward(self, input: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling():
+        if not uses_products():
             return super().forward(input)
         weight, bias = self.weight, cast(Tensor, self.bias)
         if self.stride == (1, 1) and 9 * self.out_channels < self.in_channels:
@@ -117,15 +172,25 @@ class UpsampledConv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, 3, padding=1)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.shape[-1] < 4:  # the libraries' transposed convolution is slower here
+        if input.shape[-1] < 4 and not uses_products():  # the libraries are slower at this
             return super().forward(F.interpolate(input, scale_factor=2, mode="nearest"))
         flipped = self.weight.flip(2, 3).transpose(0, 1)
         shifts = [(left, top) for left in (0, 1) for top in (0, 1)]
         smeared = [F.pad(flipped, (left, 1 - left, top, 1 - top)) for left, top in shifts]
         kernel, bias = smeared[0] + smeared[1] + smeared[2] + smeared[3], cast(Tensor, self.bias)
-        if torch.compiler.is_compiling():
-            return products.upsampled_by_overlap(input, kernel, bias)
+        if uses_products():
+            return products.upsampled(input, kernel, bias)
         return F.conv_transpose2d(input, kernel, bias, stride=2, padding=1)
+
+
+class Doubling(nn.ConvTranspose2d):
+    """Apply a 5x5 transposed convolution that doubles the size."""
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__(in_channels, out_channels, 5, stride=2, padding=2, output_padding=1)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return channels_last(super().forward(channels_first(input)))
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

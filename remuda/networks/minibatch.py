@@ -26,6 +26,8 @@ class MinibatchDiscrimination(nn.Module):
             nothing is learned and each kernel compares its own part of the features.
     """
 
+    num_batches = 1  # see remuda.networks.batches
+
     def __init__(self, num_features: int, num_kernels: int, num_dims: int = 0):
         super().__init__()
         assert num_dims or num_features % num_kernels == 0
@@ -40,5 +42,6 @@ class MinibatchDiscrimination(nn.Module):
         rows = rows.unflatten(1, (self.num_kernels, -1))  # (b, kernels, numbers in a row)
         # In half precision, the differences would be too coarse.
         rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-        distances = (rows[:, None] - rows).abs().sum(-1)  # (b, b, kernels)
-        return torch.exp(-distances).mean(1)
+        rows = rows.unflatten(0, (self.num_batches, -1))
+        distances = (rows[:, :, None] - rows[:, None]).abs().sum(-1)  # (batches, b, b, kernels)
+        return torch.exp(-distances).mean(2).flatten(0, 1)

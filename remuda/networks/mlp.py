@@ -75,6 +75,8 @@ class Generator(nn.Module):
 class Discriminator(nn.Module):
     """Map the pixels, with the one-hot label if there are labels, to one number per image."""
 
+    num_batches = 1  # see remuda.networks.batches
+
     def __init__(self, layers: nn.Sequential, num_labels: int):
         super().__init__()
         self.layers, self.num_labels = layers, num_labels

@@ -5,7 +5,9 @@ which the libraries have few fast kernels. A matrix product becomes a batched pr
 what the hardware does fastest. Pixels are moved element-wise before and after the product, first
 along rows and then along columns. So a compiler can fuse these moves with adjacent operations,
 including in the backward pass.
-All public functions take and return (b, C, H, W).
+
+All public functions take and return (b, H, W, C): a product needs and yields the channels of a
+pixel as neighbours in memory.
 """
 
 from collections.abc import Iterable
@@ -23,12 +25,10 @@ def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
     This is fast if there are few input channels.
     """
     num_out, num_in = weight.shape[:2]
-    pixels = x.permute(0, 2, 3, 1)
-    patches = _patches(pixels) if stride == 1 else _halved_patches(pixels)
+    patches = _patches(x) if stride == 1 else _halved_patches(x)
     matrix = weight.permute(2, 3, 1, 0).reshape(-1, num_out)
     product = _aligned_product(patches.reshape(-1, 9 * num_in), matrix)
-    total = (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out)
-    return total.permute(0, 3, 1, 2)
+    return (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out)
 
 
 def _patches(x: Tensor) -> Tensor:
@@ -60,44 +60,44 @@ def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     This is fast if there are few output channels.
     """
     num_out, num_in = weight.shape[:2]
-    batch, _, height, width = x.shape
-    pixels = x.permute(0, 2, 3, 1).reshape(-1, num_in)
     matrix = weight.permute(1, 2, 3, 0).reshape(num_in, -1)
-    taps = _aligned_product(pixels, matrix).reshape(batch, height, width, 3, 3, num_out)
+    taps = _aligned_product(x.reshape(-1, num_in), matrix).reshape(*x.shape[:3], 3, 3, num_out)
     rows = enumerate(taps.unbind(3))
     columns = _sum(_shifted(part, down=1 - i) for i, part in rows)  # (b, h, w, 3, out)
     total = _sum(_shifted(part, right=1 - j) for j, part in enumerate(columns.unbind(3)))
-    return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
+    return total + bias.to(total.dtype)
 
 
-def upsampled_by_overlap(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+def upsampled(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """Apply a transposed convolution with a 4x4 kernel (in, out, 4, 4), stride 2 and padding 1.
 
-    Taps 0 and 1 are side by side in an image of twice the height (or width), taps 2 and 3 in
-    another. The two images overlap: one is shifted back by a pixel, the other forward. Each half of
-    the rows has its own product. With slices of one large product, collecting the gradients would
-    make the backward pass several times slower.
+    A block of 2x2 output pixels depends on 2x2 input pixels, so one product of these patches yields
+    all four. Blocks start one pixel outside the image: (2h + 2, 2w + 2) pixels are computed, and
+    the border is cut off. All four products of an output pixel are summed inside the product, and
+    at most 4 (h + 1) (w + 1) in numbers are stored. Multiplying first and adding shifted results
+    would store 16 h w out.
     """
     num_in, num_out = kernel.shape[:2]
-    batch, _, height, width = x.shape
-    pixels = x.permute(0, 2, 3, 1).reshape(-1, num_in)
+    batch, height, width, _ = x.shape
+    # The later pixel comes first, because it meets the kernel's first two taps.
+    rows = torch.stack([_framed(x, 0, 1, 0, 0), _framed(x, 1, 0, 0, 0)], 3)
+    patches = torch.stack([_framed(rows, 0, 0, 0, 1), _framed(rows, 0, 0, 1, 0)], 4)
+    taps = kernel.reshape(num_in, num_out, 2, 2, 2, 2)  # (in, out, pixel, row, pixel, column)
+    matrix = taps.permute(2, 4, 0, 3, 5, 1).reshape(4 * num_in, 4 * num_out)
+    product = patches.reshape(-1, 4 * num_in) @ matrix
+    blocks = product.reshape(batch, height + 1, width + 1, 2, 2, num_out)
+    framed = blocks.permute(0, 1, 3, 2, 4, 5).reshape(batch, 2 * height + 2, 2 * width + 2, num_out)
+    return _framed(framed, -1, -1, -1, -1) + bias.to(product.dtype)
 
-    def tall(half: int) -> Tensor:
-        rows = kernel[:, :, 2 * half : 2 * half + 2]
-        matrix = rows.permute(0, 2, 3, 1).reshape(num_in, 8 * num_out)
-        parts = (pixels @ matrix).reshape(batch, height, width, 2, 4, num_out)
-        return parts.permute(0, 1, 3, 2, 4, 5).reshape(batch, 2 * height, width, 4, num_out)
 
-    columns = _sum(_shifted(tall(half), down=2 * half - 1) for half in (0, 1))
-    halves = columns.unflatten(3, (2, 2)).unbind(3)  # each (b, 2h, w, 2, out)
-    wide = enumerate(part.flatten(2, 3) for part in halves)  # each (b, 2h, 2w, out)
-    total = _sum(_shifted(part, right=2 * half - 1) for half, part in wide)
-    return (total + bias.to(total.dtype)).permute(0, 3, 1, 2)
+def _framed(x: Tensor, top: int, bottom: int, left: int, right: int) -> Tensor:
+    """Add rows and columns of zeros around (b, H, W, ...), or cut off if the number is negative."""
+    return pad(x, (*(0, 0) * (x.ndim - 3), left, right, top, bottom))
 
 
 def _shifted(x: Tensor, down: int = 0, right: int = 0) -> Tensor:
     """Shift (b, H, W, ...) by some pixels; fill with zeros and drop pixels that leave the image."""
-    return pad(x, (*(0, 0) * (x.ndim - 3), right, -right, down, -down))
+    return _framed(x, down, -down, right, -right)
 
 
 def _sum(terms: Iterable[Tensor]) -> Tensor:

@@ -43,11 +43,30 @@ def fold(keys: Tensor, number: int | Tensor) -> Tensor:
     return (x ^ (x >> 32 & 0xFFFFFFFF)) * _MULTIPLIER
 
 
+def chain(key: Tensor, count: int) -> list[Tensor]:
+    """Return the key, the key that follows it, and so on: count + 1 keys."""
+    keys = [key]
+    for _ in range(count):
+        keys.append(fold(keys[-1], 0))
+    return keys
+
+
 def bits(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return 32 random bits per element as int32; the key is a scalar."""
+    """Return 32 random bits per element as int32.
+
+    The key is a scalar; for keys (n,), the result is (n, *shape), and each row depends only on its
+    own key.
+    """
     counter = torch.arange(math.prod(shape), dtype=torch.int32, device=key.device)
-    low, high = key.to(torch.int32), (key >> 32).to(torch.int32)
-    return _mix(_mix(counter ^ low) + high).reshape(tuple(shape))
+    low, high = _halves(key)
+    return _mix(_mix(counter ^ low) + high).reshape(*key.shape, *shape)
+
+
+def _halves(key: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the low and the high 32 bits of keys, with a last axis of 1 unless scalar."""
+    if key.ndim:
+        key = key[..., None]
+    return key.to(torch.int32), (key >> 32).to(torch.int32)
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -64,20 +83,20 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return 8 random bits per element as uint8.
+    """Return 8 random bits per element as uint8; keys (n,) give (n, *shape), as for ``bits``.
 
     The values are the bytes of ``bits``. Each costs a quarter of a 32-bit value.
     """
     count = math.prod(shape)
     if torch.compiler.is_compiling():
-        return _octets_one_by_one(key, count).reshape(tuple(shape))
+        return _octets_one_by_one(key, count).reshape(*key.shape, *shape)
     words = bits(key, ((count + 3) // 4,))
     if transformed():  # some versions of PyTorch cannot view a batched tensor as bytes
-        parts = torch.stack([words >> shift & 0xFF for shift in (0, 8, 16, 24)], 1)
-        octets = parts.to(torch.uint8).flatten()
+        parts = torch.stack([words >> shift & 0xFF for shift in (0, 8, 16, 24)], -1)
+        octets = parts.to(torch.uint8).flatten(-2)
     else:
         octets = words.view(torch.uint8)
-    return octets[:count].reshape(tuple(shape))
+    return octets[..., :count].reshape(*key.shape, *shape)
 
 
 def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
@@ -87,13 +106,13 @@ def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
     that uses the octets.
     """
     index = torch.arange(count, dtype=torch.int32, device=key.device)
-    low, high = key.to(torch.int32), (key >> 32).to(torch.int32)
+    low, high = _halves(key)
     words = _mix(_mix((index >> 2) ^ low) + high)
     return (words >> 8 * (index & 3) & 0xFF).to(torch.uint8)
 
 
 def uniform(key: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return numbers in [0, 1) with 24 random bits each."""
+    """Return numbers in [0, 1) with 24 random bits each; keys (n,) give (n, *shape)."""
     return ((bits(key, shape) >> 8) & 0xFFFFFF).to(torch.float32) * 2.0**-24
 
 

@@ -9,7 +9,12 @@ import torch
 from remuda.networks import products
 
 
-@pytest.mark.parametrize("size", [4, 5, 8])
+def on_channels_first(convolve, x, *arguments):
+    """Apply a convolution of images (b, H, W, C) to images (b, C, H, W)."""
+    return convolve(x.permute(0, 2, 3, 1), *arguments).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5, 8])
 def test_matrix_products_equal_convolutions(size):
     torch.manual_seed(0)
     x, weight, bias = (
@@ -20,10 +25,12 @@ def test_matrix_products_equal_convolutions(size):
     conv2d, transposed = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
     for stride in (1, 2):
         expected = conv2d(x, weight, bias, stride, padding=1)
-        assert torch.allclose(products.by_patches(x, weight, bias, stride), expected)
-    assert torch.allclose(products.by_overlap(x, weight, bias), conv2d(x, weight, bias, padding=1))
-    expected = transposed(x, kernel, bias, stride=2, padding=1)
-    assert torch.allclose(products.upsampled_by_overlap(x, kernel, bias), expected)
+        product = on_channels_first(products.by_patches, x, weight, bias, stride)
+        assert torch.allclose(product, expected)
+    product = on_channels_first(products.by_overlap, x, weight, bias)
+    assert torch.allclose(product, conv2d(x, weight, bias, padding=1))
+    product = on_channels_first(products.upsampled, x, kernel, bias)
+    assert torch.allclose(product, transposed(x, kernel, bias, stride=2, padding=1))
 
 
 def total(convolve):
@@ -38,9 +45,9 @@ def total(convolve):
 
 def by_products(x, weight, kernel, bias):
     return (
-        products.by_patches(x, weight, bias, 2),
-        products.by_overlap(x, weight, bias),
-        products.upsampled_by_overlap(x, kernel, bias),
+        on_channels_first(products.by_patches, x, weight, bias, 2),
+        on_channels_first(products.by_overlap, x, weight, bias),
+        on_channels_first(products.upsampled, x, kernel, bias),
     )
 
 
