@@ -15,7 +15,15 @@ from remuda.gan.augment import Augmented
 from remuda.gan.lipschitz import SpectralNorm, clip
 from remuda.gan.losses import Loss, class_loss, gradient_penalty
 from remuda.gan.optimizers import Adam
-from remuda.gan.players import Pair, Player, apply, new_average, new_player, update_average
+from remuda.gan.players import (
+    Pair,
+    Player,
+    apply,
+    apply_to_both,
+    new_average,
+    new_player,
+    update_average,
+)
 from remuda.networks import Networks
 from remuda.networks.batches import for_batches
 from remuda.tensors import calculus, random
@@ -174,8 +182,13 @@ class GAN:
         fake_labels = labels if fake_labels is None else fake_labels
 
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-            on_real, on_fakes, buffers = self.outputs(
-                params, discriminator.buffers, real, labels, fakes, fake_labels
+            on_real, on_fakes, buffers = apply_to_both(
+                self.discriminator,
+                self.joint,
+                params,
+                discriminator.buffers,
+                (real, labels),
+                (fakes, fake_labels),
             )
             value = self.discriminator_loss(on_real, on_fakes, labels, fake_labels)
             if self.lipschitz == "penalty":
@@ -189,31 +202,6 @@ class GAN:
         if self.lipschitz == "clip":
             params = clip(params, self.clip)
         return Player(params, buffers, moments), value
-
-    def outputs(
-        self,
-        params: dict[str, Tensor],
-        buffers: dict[str, Tensor],
-        real: Tensor,
-        labels: Tensor,
-        fakes: Tensor,
-        fake_labels: Tensor,
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the discriminator's outputs for real images and for fakes, and its buffers.
-
-        The discriminator processes the real images first. Stacked or compiled code processes both
-        batches in one pass, which has half the operations. Plain code uses two passes, because
-        joining the batches would only cost time.
-        """
-        if self.joint is not None and calculus.transformed() and len(real) == len(fakes):
-            images = torch.cat([real.to(fakes.dtype), fakes])
-            both = torch.cat([labels, fake_labels])
-            outputs, buffers = apply(self.joint, params, buffers, images, both)
-            on_real, on_fakes = outputs.chunk(2)
-        else:
-            on_real, buffers = apply(self.discriminator, params, buffers, real, labels)
-            on_fakes, buffers = apply(self.discriminator, params, buffers, fakes, fake_labels)
-        return on_real, on_fakes, buffers
 
     def update_generator(
         self,

@@ -45,6 +45,38 @@ def apply(
     return functional_call(module, (params, buffers), inputs, tie_weights=False), buffers
 
 
+def apply_to_both(
+    module: nn.Module,
+    joint: nn.Module | None,
+    params: dict[str, Tensor],
+    buffers: dict[str, Tensor],
+    real: tuple[Tensor, Tensor],
+    fakes: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Call a discriminator with real images and their labels, then with fakes and their labels.
+
+    Return both outputs and the new buffers. ``joint`` is the same discriminator for two batches of
+    equal size in one pass (see remuda.networks.batches), or None.
+    """
+    if joint is None or len(real[0]) != len(fakes[0]) or not _joins(fakes[0].device):
+        on_real, buffers = apply(module, params, buffers, *real)
+        on_fakes, buffers = apply(module, params, buffers, *fakes)
+        return on_real, on_fakes, buffers
+    images = torch.cat([real[0].to(fakes[0].dtype), fakes[0]])
+    outputs, buffers = apply(joint, params, buffers, images, torch.cat([real[1], fakes[1]]))
+    on_real, on_fakes = outputs.chunk(2)
+    return on_real, on_fakes, buffers
+
+
+def _joins(device: torch.device) -> bool:
+    """Return whether one pass over two batches is faster than two passes.
+
+    One pass has half the operations, which saves time on a GPU and in the compiler. Plain code on a
+    CPU gains nothing.
+    """
+    return torch.compiler.is_dynamo_compiling() or device.type != "cpu"
+
+
 def new_average(player: Player) -> dict[str, Tensor]:
     """Return the initial moving average: copies of the player's floating-point tensors."""
     tensors = player.params | player.buffers

@@ -21,7 +21,7 @@ def uses_products() -> bool:
     Compiled code uses products. Other code uses the libraries' convolutions, which need fewer
     operations and take images with the channels first.
     """
-    return torch.compiler.is_compiling()
+    return torch.compiler.is_dynamo_compiling()
 
 
 def channels_last(images: Tensor) -> Tensor:

@@ -18,40 +18,57 @@ from torch.nn.functional import pad
 
 ALIGNMENT = 8  # 2-byte numbers; tensor cores need rows that start at multiples of 16 bytes
 
+# Limits for the parts of a product: see _product.
+TILE = 128  # side of the tile of a matrix that one block of threads computes
+TILES = 32  # tiles of one member that keep a GPU busy
+ROWS = 2048  # fewer rows in a part are not worth a block of threads
+
 
 def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
     """Apply a 3x3 convolution with padding 1: collect each output pixel's inputs, then multiply.
 
     This is fast if there are few input channels.
     """
-    num_out, num_in = weight.shape[:2]
-    patches = _patches(x) if stride == 1 else _halved_patches(x)
-    matrix = weight.permute(2, 3, 1, 0).reshape(-1, num_out)
-    product = _aligned_product(patches.reshape(-1, 9 * num_in), matrix)
-    return (product + bias.to(product.dtype)).reshape(*patches.shape[:3], num_out)
+    product = _strided(x, weight) if stride == 2 else _product(_patches(x), _matrix(weight))
+    return product + bias.to(product.dtype)
+
+
+def _matrix(weight: Tensor) -> Tensor:
+    """Return a part (out, in, rows, columns) of a kernel as a matrix from patches to outputs."""
+    return weight.permute(2, 3, 1, 0).reshape(-1, weight.shape[0])
 
 
 def _patches(x: Tensor) -> Tensor:
-    """Return each pixel's neighbourhood: (b, H, W, C) -> (b, H, W, 3, 3, C)."""
-    rows = torch.stack([_shifted(x, down=1 - i) for i in range(3)], 3)  # (b, H, W, 3, C)
-    return torch.stack([_shifted(rows, right=1 - j) for j in range(3)], 4)
+    """Return each pixel's neighbourhood: (b, H, W, C) -> (b, H, W, 9 C)."""
+    rows = torch.cat([_shifted(x, down=1 - i)[..., None, :] for i in range(3)], 3)
+    return torch.stack([_shifted(rows, right=1 - j) for j in range(3)], 4).flatten(3)
 
 
-def _halved_patches(x: Tensor) -> Tensor:
-    """Return the neighbourhood of every second pixel in every second row.
+def _strided(x: Tensor, weight: Tensor) -> Tensor:
+    """Apply the kernel to every second pixel in every second row: (b, H, W, C) -> (b, h, w, out).
 
-    The shapes are (b, H, W, C) -> (b, h, w, 3, 3, C). Rows are grouped in pairs: an output needs
-    one pair and the first row of the next pair. Negative padding cuts off the rest, because its
-    gradient is padding again, while the gradient of a slice with steps is a scatter.
+    Pixels are grouped in blocks of 2x2. An output needs its own block, the first column of the
+    block to the right, the first row of the block below, and one pixel of the block between these.
+    Negative padding cuts these parts out, because its gradient is padding again, while the gradient
+    of a slice with steps is a scatter.
     """
     batch, height, width, channels = x.shape
     h, w = (height + 1) // 2, (width + 1) // 2
-    padded = pad(x, (0, 0, 1, 2 * w + 1 - width, 1, 2 * h + 1 - height))
-    pairs = padded.reshape(batch, h + 1, 2, w + 1, 2, channels)
-    own, following = pad(pairs, (*(0, 0) * 4, 0, -1)), pad(pairs, (*(0, 0) * 3, 0, -1, -1, 0))
-    rows = torch.cat([own, following], 2)  # (b, h, 3, w + 1, 2, C)
-    own, following = pad(rows, (*(0, 0) * 2, 0, -1)), pad(rows, (0, 0, 0, -1, -1, 0))
-    return torch.cat([own, following], 4).permute(0, 1, 3, 2, 4, 5)
+    padded = _framed(x, 1, 2 * h + 1 - height, 1, 2 * w + 1 - width)
+    blocks = padded.reshape(batch, h + 1, 2, w + 1, 2, channels)
+    parts, matrices = [], []
+    for below in (0, 1):
+        for right in (0, 1):
+            # (before, after) for the axes C, column, w, row, h
+            cut = 0, 0, 0, -right, -right, right - 1, 0, -below, -below, below - 1
+            part = pad(blocks, cut).permute(0, 1, 3, 2, 4, 5)  # (b, h, w, rows, columns, C)
+            parts.append(part.flatten(3))
+            rows, columns = [(slice(0, 2), slice(2, 3))[index] for index in (below, right)]
+            matrices.append(_matrix(weight[:, :, rows, columns]))
+    if unaligned := -9 * channels % ALIGNMENT:  # padding the whole would copy it
+        parts.append(x.new_zeros(batch, h, w, unaligned))
+        matrices.append(weight.new_zeros(unaligned, weight.shape[0]))
+    return _product(torch.cat(parts, 3), torch.cat(matrices))
 
 
 def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -61,7 +78,7 @@ def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """
     num_out, num_in = weight.shape[:2]
     matrix = weight.permute(1, 2, 3, 0).reshape(num_in, -1)
-    taps = _aligned_product(x.reshape(-1, num_in), matrix).reshape(*x.shape[:3], 3, 3, num_out)
+    taps = _product(x, matrix).reshape(*x.shape[:3], 3, 3, num_out)
     rows = enumerate(taps.unbind(3))
     columns = _sum(_shifted(part, down=1 - i) for i, part in rows)  # (b, h, w, 3, out)
     total = _sum(_shifted(part, right=1 - j) for j, part in enumerate(columns.unbind(3)))
@@ -79,15 +96,14 @@ def upsampled(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """
     num_in, num_out = kernel.shape[:2]
     batch, height, width, _ = x.shape
-    # The later pixel comes first, because it meets the kernel's first two taps.
-    rows = torch.stack([_framed(x, 0, 1, 0, 0), _framed(x, 1, 0, 0, 0)], 3)
-    patches = torch.stack([_framed(rows, 0, 0, 0, 1), _framed(rows, 0, 0, 1, 0)], 4)
+    # Later pixels come first, because they meet the kernel's first taps.
+    places = [(top, left) for top in (0, 1) for left in (0, 1)]
+    patches = torch.cat([_framed(x, top, 1 - top, left, 1 - left) for top, left in places], 3)
     taps = kernel.reshape(num_in, num_out, 2, 2, 2, 2)  # (in, out, pixel, row, pixel, column)
     matrix = taps.permute(2, 4, 0, 3, 5, 1).reshape(4 * num_in, 4 * num_out)
-    product = patches.reshape(-1, 4 * num_in) @ matrix
-    blocks = product.reshape(batch, height + 1, width + 1, 2, 2, num_out)
+    blocks = _product(patches, matrix).reshape(batch, height + 1, width + 1, 2, 2, num_out)
     framed = blocks.permute(0, 1, 3, 2, 4, 5).reshape(batch, 2 * height + 2, 2 * width + 2, num_out)
-    return _framed(framed, -1, -1, -1, -1) + bias.to(product.dtype)
+    return _framed(framed, -1, -1, -1, -1) + bias.to(blocks.dtype)
 
 
 def _framed(x: Tensor, top: int, bottom: int, left: int, right: int) -> Tensor:
@@ -107,8 +123,28 @@ def _sum(terms: Iterable[Tensor]) -> Tensor:
     return first
 
 
-def _aligned_product(a: Tensor, b: Tensor) -> Tensor:
-    """Return a @ b, padded with zeros so that the rows of both start at aligned addresses."""
-    inner, outer = -a.shape[1] % ALIGNMENT, -b.shape[1] % ALIGNMENT
-    product = pad(a, (0, inner)) @ pad(b, (0, outer, 0, inner))
-    return product[:, : b.shape[1]]
+def _product(a: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply every vector of a (b, ..., in) by a matrix (in, out): the result is (b, ..., out).
+
+    Both are padded with zeros so that their rows start at aligned addresses. The batch is split
+    into parts. The gradient of a small matrix is a sum over many rows, which the libraries compute
+    with one block of threads per tile of the matrix; parts give them more to do at once.
+    """
+    inner, outer = matrix.shape
+    padding = -inner % ALIGNMENT, -outer % ALIGNMENT
+    a, matrix = pad(a, (0, padding[0])), pad(matrix, (0, padding[1], 0, padding[0]))
+    parts = _num_parts(
+        a.shape[0], a[0].numel() // a.shape[-1], -(-inner // TILE) * -(-outer // TILE)
+    )
+    rows = a.reshape(parts, -1, a.shape[-1])
+    product = torch.bmm(rows, matrix.expand(parts, -1, -1))
+    return product.reshape(*a.shape[:-1], -1)[..., :outer]
+
+
+def _num_parts(batch: int, rows: int, tiles: int) -> int:
+    """Return the smallest number of parts that keeps a GPU busy, or the largest that is useful.
+
+    ``rows`` is the number of rows per image, and ``tiles`` the number of tiles of the matrix.
+    """
+    divisors = [n for n in range(1, batch + 1) if batch % n == 0 and batch * rows >= n * ROWS]
+    return next((n for n in divisors if n * tiles >= TILES), max(divisors, default=1))
