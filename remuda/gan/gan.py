@@ -11,19 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from remuda.gan import players
 from remuda.gan.augment import Augmented
 from remuda.gan.lipschitz import SpectralNorm, clip
 from remuda.gan.losses import Loss, class_loss, gradient_penalty
 from remuda.gan.optimizers import Adam
-from remuda.gan.players import (
-    Pair,
-    Player,
-    apply,
-    apply_to_both,
-    new_average,
-    new_player,
-    update_average,
-)
+from remuda.gan.players import Pair, Player, apply, apply_to_both
 from remuda.networks import Networks
 from remuda.networks.batches import for_batches
 from remuda.tensors import calculus, random
@@ -70,7 +63,7 @@ class GAN:
     generator: nn.Module = field(init=False, repr=False)
     discriminator: nn.Module = field(init=False, repr=False)
     sampler: nn.Module = field(init=False, repr=False)  # the generator in evaluation mode
-    # the discriminator for two batches in one pass; None if it does not support this
+    # the discriminator for two batches in one pass; None if it supports only one
     joint: nn.Module | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -93,9 +86,11 @@ class GAN:
     def init(self, key: int) -> Pair:
         """Return a new pair whose weights are a function of the key."""
         generator, discriminator = self.build_networks(key)
-        player = new_player(generator, self.generator_optimizer)
-        average = new_average(player) if self.ema else {}
-        return Pair(player, new_player(discriminator, self.discriminator_optimizer), average)
+        player = players.new_player(generator, self.generator_optimizer)
+        average = players.new_average(player) if self.ema else {}
+        return Pair(
+            player, players.new_player(discriminator, self.discriminator_optimizer), average
+        )
 
     # Steps of a pair
 
@@ -182,13 +177,9 @@ class GAN:
         fake_labels = labels if fake_labels is None else fake_labels
 
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            modules, buffers = (self.discriminator, self.joint), discriminator.buffers
             on_real, on_fakes, buffers = apply_to_both(
-                self.discriminator,
-                self.joint,
-                params,
-                discriminator.buffers,
-                (real, labels),
-                (fakes, fake_labels),
+                modules, params, buffers, (real, labels), (fakes, fake_labels)
             )
             value = self.discriminator_loss(on_real, on_fakes, labels, fake_labels)
             if self.lipschitz == "penalty":
@@ -218,7 +209,7 @@ class GAN:
         generator = self.apply_gradients(pair.generator, pull(feedback), overrides.generator_lr)
         average = pair.average
         if self.ema:
-            average = update_average(average, generator, self.ema)
+            average = players.update_average(average, generator, self.ema)
         return Pair(generator, discriminator, average), {"generator_loss": loss}
 
     def feedback(

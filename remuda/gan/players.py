@@ -46,8 +46,7 @@ def apply(
 
 
 def apply_to_both(
-    module: nn.Module,
-    joint: nn.Module | None,
+    modules: tuple[nn.Module, nn.Module | None],
     params: dict[str, Tensor],
     buffers: dict[str, Tensor],
     real: tuple[Tensor, Tensor],
@@ -55,9 +54,10 @@ def apply_to_both(
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Call a discriminator with real images and their labels, then with fakes and their labels.
 
-    Return both outputs and the new buffers. ``joint`` is the same discriminator for two batches of
-    equal size in one pass (see remuda.networks.batches), or None.
+    Return both outputs and the new buffers. The second module is the same discriminator for two
+    batches of equal size in one pass (see remuda.networks.batches), or None.
     """
+    module, joint = modules
     if joint is None or len(real[0]) != len(fakes[0]) or not _joins(fakes[0].device):
         on_real, buffers = apply(module, params, buffers, *real)
         on_fakes, buffers = apply(module, params, buffers, *fakes)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from remuda.errors import UserError
 from remuda.networks import products
-from remuda.tensors import random
+from remuda.tensors import calculus, random
 
 MOMENTUM = 0.1  # of BatchNorm's running statistics, as in all tables of the papers
 
@@ -106,42 +106,52 @@ class BatchNorm2d(nn.BatchNorm2d):
             )
         if uses_products():
             return self.formulas(input)
-        if self.num_batches == 1 or not self.training:
+        if not self.training:
             return super().forward(input)
+        if calculus.transformed() and input.device.type != "cpu":
+            return self.formulas(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         batches = input.chunk(self.num_batches)
-        return torch.cat([nn.BatchNorm2d.forward(self, batch) for batch in batches])
+        outputs = [nn.BatchNorm2d.forward(self, batch) for batch in batches]
+        return outputs[0] if self.num_batches == 1 else torch.cat(outputs)
 
     def formulas(self, input: Tensor) -> Tensor:
         """Normalise (b, H, W, C) with explicit formulas, which a compiler can fuse.
 
-        The library's BatchNorm under ``vmap`` would fold members and channels into one axis.
+        The library's BatchNorm under ``vmap`` folds members and channels into one axis. On a GPU
+        this is slower even without a compiler, and it fails under autocast.
         """
         batches = input.unflatten(0, (self.num_batches if self.training else 1, -1))
         wide = batches.to(torch.promote_types(input.dtype, torch.float32))
-        mean, var = self._statistics(wide)
+        if self.training:
+            mean, var = self._statistics(wide)
+            self._update_running(mean.detach(), var.detach(), wide[0].numel() // wide.shape[-1])
+        else:
+            mean, var = cast(Tensor, self.running_mean)[None], cast(Tensor, self.running_var)[None]
         scale = self.weight * torch.rsqrt(var + self.eps)  # (num_batches, C)
         shift = self.bias - mean * scale
         normalised = wide * scale[:, None, None, None] + shift[:, None, None, None]
         return normalised.flatten(0, 1).to(input.dtype)
 
     def _statistics(self, wide: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of each batch, (num_batches, C), and update the running ones."""
-        running_mean = cast(Tensor, self.running_mean)
-        running_var = cast(Tensor, self.running_var)
-        if not self.training:
-            return running_mean[None], running_var[None]
-        # One pass over the numbers yields both sums. They are differences from the running mean,
-        # because the difference of two large sums would be inexact.
-        differences = wide - running_mean.clone()
-        offset = differences.mean((1, 2, 3))
-        var = (differences.square().mean((1, 2, 3)) - offset.square()).clamp(min=0)
-        mean = offset + running_mean
-        count = wide[0].numel() // wide.shape[-1]
-        unbiased = var.detach() * (count / max(1, count - 1))
-        for one_mean, one_var in zip(mean.detach(), unbiased, strict=True):
-            running_mean.mul_(1 - MOMENTUM).add_(MOMENTUM * one_mean)
-            running_var.mul_(1 - MOMENTUM).add_(MOMENTUM * one_var)
-        return mean, var
+        """Return the mean and the variance of each batch of (num_batches, b, H, W, C)."""
+        axes = 1, 2, 3
+        if not uses_products():
+            var, mean = torch.var_mean(wide, axes, correction=0)
+            return mean, var
+        # A compiler needs one pass over the numbers for two sums. They are sums of differences from
+        # the running mean, because the difference of two large sums would be inexact.
+        running = cast(Tensor, self.running_mean)
+        differences = wide - running
+        offset = differences.mean(axes)
+        var = (differences.square().mean(axes) - offset.square()).clamp(min=0)
+        return offset + running, var
+
+    def _update_running(self, means: Tensor, variances: Tensor, count: int) -> None:
+        running_mean, running_var = cast(Tensor, self.running_mean), cast(Tensor, self.running_var)
+        unbiased = variances * (count / max(1, count - 1))
+        for k in range(self.num_batches):
+            running_mean.mul_(1 - MOMENTUM).add_(MOMENTUM * means[k])
+            running_var.mul_(1 - MOMENTUM).add_(MOMENTUM * unbiased[k])
 
 
 class Conv2d(nn.Conv2d):
