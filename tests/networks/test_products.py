@@ -72,3 +72,34 @@ def test_gradients_of_a_compiled_population():
         expected = torch.func.grad(total(by_library), arguments)(*(row[member] for row in rows))
         for gradient, one in zip(gradients, expected, strict=True):
             assert torch.allclose(gradient[member], one, atol=1e-3, rtol=1e-3)
+
+
+def test_second_gradients_of_products():
+    """A gradient penalty differentiates the gradient with respect to images once more."""
+    torch.manual_seed(0)
+    shapes = (2, 2, 6, 6), (3, 2, 3, 3), (2, 3, 4, 4), (3,)
+    rows = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+
+    def penalty(convolve):
+        def output(x, weight, kernel, bias):
+            small, same, large = convolve(x, weight, kernel, bias)
+            return small.sin().sum() + same.sin().sum() + large.sin().sum()
+
+        def loss(weight, kernel, bias):
+            x = rows[0]
+            return torch.func.grad(output)(x, weight, kernel, bias).square().sum()
+
+        return torch.func.grad(loss, (0, 1, 2))(*rows[1:])
+
+    for one, other in zip(penalty(by_products), penalty(by_library), strict=True):
+        assert torch.allclose(one, other)
+
+
+def test_small_matrices_are_multiplied_in_parts():
+    # 100 images of 1,024 rows and one tile: 32 parts would do, and 50 is the next divisor of 100.
+    assert products._num_parts(100, 1024, tiles=1) == 50
+    # Parts of at least 2,048 rows: 6,400 rows allow 3 parts, and 2 is a divisor of 100.
+    assert products._num_parts(100, 64, tiles=1) == 2
+    assert products._num_parts(100, 289, tiles=8) == 4
+    assert products._num_parts(100, 289, tiles=40) == 1
+    assert products._num_parts(3, 1, tiles=1) == 1

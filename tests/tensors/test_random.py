@@ -74,3 +74,13 @@ def test_a_longer_normal_draw_begins_with_the_shorter(count, key):
 @given(st.integers(1, 500), st.integers(0, 1 << 62))
 def test_a_permutation_holds_everything_once(count, key):
     assert sorted(random.permutation(torch.tensor(key), count).tolist()) == list(range(count))
+
+
+def test_several_keys_give_one_draw_each():
+    keys = torch.stack(random.chain(KEY, 2))
+    assert keys[0] == KEY and keys[1] == random.fold(KEY, 0) and keys[2] == random.fold(keys[1], 0)
+    for draw in (random.bits, random.octets, random.uniform):
+        together = draw(keys, (5, 3))
+        assert torch.equal(together, torch.stack([draw(key, (5, 3)) for key in keys]))
+    one_by_one = random._octets_one_by_one(keys, 7)
+    assert torch.equal(one_by_one, random.octets(keys, (7,)))

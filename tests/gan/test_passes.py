@@ -1,0 +1,145 @@
+"""One pass over real images and fakes equals two passes, with and without a compiler."""
+
+import pytest
+import torch
+from torch import nn
+
+from remuda.gan import GAN, LOSSES, Adam, players
+from remuda.networks import (
+    ACGANMLP,
+    DCGAN,
+    MLP,
+    WCGAN,
+    ACGANCelebA,
+    ACGANMnist,
+    layers,
+)
+from remuda.networks.batches import for_batches
+from remuda.tensors import calculus, trees
+
+NETWORKS = {
+    "dcgan": DCGAN(width=8, latent=5),
+    "conditional dcgan": DCGAN(width=8, latent=5, conditional=True),
+    "plain critic": WCGAN(width=8, latent=5, critic_width=4, conditional=True),
+    "mlp": MLP(latent=5, hidden=8, conditional=True),
+    "acgan-mlp": ACGANMLP(latent=5, hidden=8),
+    "batch norm and channel means": ACGANMnist(latent=5, batch_norm="both"),
+    "learned kernels": ACGANMnist(latent=5, minibatch_kernels=3, minibatch_dims=2),
+    "acgan-celeba": ACGANCelebA(latent=5),
+}
+LABELS, FAKE_LABELS = torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1, 0])
+KEY = torch.tensor(11)
+
+
+def make(networks, loss="non-saturating", **options):
+    return GAN(
+        networks=networks,
+        shape=(1, 8, 8),
+        num_classes=3,
+        loss=LOSSES[loss],
+        generator_optimizer=Adam(1e-2, 0.0, 0.9, 1e-2),
+        discriminator_optimizer=Adam(1e-2, 0.0, 0.9, 1e-2),
+        **options,
+    )
+
+
+def images(*shape, dtype=torch.float64):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=dtype)
+
+
+def wide(tree):
+    return trees.map(lambda leaf: leaf.double() if leaf.is_floating_point() else leaf, tree)
+
+
+def assert_close(found, expected, tolerance):
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, (found, expected)), strict=True):
+        limit = tolerance * (b.double().norm() + 1)
+        assert (a.double() - b.double()).norm() <= limit, name
+
+
+@pytest.mark.parametrize("augmentation", [{}, dict(shift=0.25, cutout=0.5)], ids=str)
+@pytest.mark.parametrize(
+    "loss, lipschitz",
+    [
+        ("non-saturating", "none"),
+        ("wasserstein", "penalty"),
+        ("wasserstein", "clip"),
+        ("hinge", "none"),
+        ("least-squares", "none"),
+        ("minimax", "none"),
+    ],
+)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_pass_equals_two(name, loss, lipschitz, augmentation, monkeypatch):
+    gan = make(NETWORKS[name], loss, lipschitz=lipschitz, **augmentation)
+    player = wide(gan.init(7).discriminator)
+    arguments = images(4, 1, 8, 8), images(4, 1, 8, 8).flip(0) - 0.5, LABELS, KEY, FAKE_LABELS
+    two = gan.update_discriminator(player, *arguments)
+    calls = []
+    forward = gan.joint.register_forward_hook(lambda *_: calls.append("joint"))
+    monkeypatch.setattr(players, "_joins", lambda device: True)
+    one = gan.update_discriminator(player, *arguments)
+    forward.remove()
+    assert calls == ["joint"]
+    for key in (name for name, buffer in player.buffers.items() if not buffer.is_floating_point()):
+        assert one[0].buffers[key].equal(two[0].buffers[key])
+        assert not one[0].buffers[key].equal(player.buffers[key])
+    assert_close(one, two, 1e-6)  # losses are computed in single precision
+
+
+def test_batches_of_different_sizes_take_two_passes(monkeypatch):
+    gan = make(NETWORKS["dcgan"])
+    player, real, fakes = gan.init(7).discriminator, images(4, 1, 8, 8), images(2, 1, 8, 8)
+    arguments = real.float(), fakes.float(), LABELS, KEY, FAKE_LABELS[:2]
+    expected = gan.update_discriminator(player, *arguments)
+    monkeypatch.setattr(players, "_joins", lambda device: True)
+    assert trees.equal(gan.update_discriminator(player, *arguments), expected)
+
+
+class OwnNorm(nn.Module):
+    """A user's layer, which depends on the batch."""
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+class OwnDiscriminator(type(MLP().discriminator((1, 8, 8), 0))):
+    """A user's subclass, which may add layers."""
+
+
+@pytest.mark.parametrize("layer", [OwnNorm(), nn.BatchNorm1d(4), nn.Dropout()])
+def test_unknown_layers_take_two_passes(layer):
+    assert for_batches(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), 2) is not None
+    assert for_batches(nn.Sequential(nn.Linear(3, 4), layer), 2) is None
+
+
+def test_subclasses_and_shared_power_iterations_take_two_passes():
+    known = MLP().discriminator((1, 8, 8), 0)
+    assert for_batches(known, 2).num_batches == 2 and known.num_batches == 1
+    assert for_batches(OwnDiscriminator(known.layers, 0), 2) is None
+    assert make(MLP(), lipschitz="spectral").joint is None
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("conditional dcgan", {}),
+        ("mlp", dict(loss="hinge", lipschitz="spectral")),
+        ("plain critic", dict(loss="wasserstein", lipschitz="penalty", shift=0.25, cutout=0.5)),
+        ("batch norm and channel means", {}),
+        ("learned kernels", dict(loss="wasserstein", lipschitz="penalty")),
+    ],
+)
+def test_a_step_with_products_equals_the_plain_one(name, options, monkeypatch):
+    """Compiled code uses one pass, channels last and products, and draws the same masks."""
+    gan = make(NETWORKS[name], **options)
+    pairs = wide(trees.stack([gan.init(7), gan.init(8)]))
+    real, noise = images(2, 1, 4, 1, 8, 8), images(2, 1, 4, 5)
+    labels, keys = torch.stack([LABELS, FAKE_LABELS])[:, None], torch.tensor([[1], [2]])
+    arguments = pairs, real, labels, noise, keys
+    expected = [gan.step(*trees.row(arguments, i)) for i in range(2)]
+    monkeypatch.setattr(layers, "uses_products", lambda: True)
+    monkeypatch.setattr(players, "_joins", lambda device: True)
+    found = calculus.stacked(gan.step)(*arguments)
+    for i in range(2):
+        assert_close(trees.row(found, i), expected[i], 1e-5)
