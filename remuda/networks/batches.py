@@ -36,7 +36,7 @@ def for_batches(network: nn.Module, num_batches: int) -> nn.Module | None:
     joint = copy.deepcopy(network)
     for module in joint.modules():
         if "num_batches" in vars(type(module)):
-            module.num_batches = num_batches
+            setattr(module, "num_batches", num_batches)  # noqa: B010  # ours, not PyTorch's
         elif type(module) not in PER_IMAGE:
             return None
     return joint

@@ -199,8 +199,8 @@ class Doubling(nn.ConvTranspose2d):
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__(in_channels, out_channels, 5, stride=2, padding=2, output_padding=1)
 
-    def forward(self, input: Tensor) -> Tensor:
-        return channels_last(super().forward(channels_first(input)))
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return channels_last(super().forward(channels_first(input), output_size))
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

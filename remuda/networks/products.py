@@ -29,13 +29,9 @@ def by_patches(x: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
 
     This is fast if there are few input channels.
     """
-    product = _strided(x, weight) if stride == 2 else _product(_patches(x), _matrix(weight))
+    patches = _patches(x) if stride == 1 else _halved_patches(x)
+    product = _product(patches, weight.permute(2, 3, 1, 0).reshape(-1, weight.shape[0]))
     return product + bias.to(product.dtype)
-
-
-def _matrix(weight: Tensor) -> Tensor:
-    """Return a part (out, in, rows, columns) of a kernel as a matrix from patches to outputs."""
-    return weight.permute(2, 3, 1, 0).reshape(-1, weight.shape[0])
 
 
 def _patches(x: Tensor) -> Tensor:
@@ -44,31 +40,21 @@ def _patches(x: Tensor) -> Tensor:
     return torch.stack([_shifted(rows, right=1 - j) for j in range(3)], 4).flatten(3)
 
 
-def _strided(x: Tensor, weight: Tensor) -> Tensor:
-    """Apply the kernel to every second pixel in every second row: (b, H, W, C) -> (b, h, w, out).
+def _halved_patches(x: Tensor) -> Tensor:
+    """Return the neighbourhood of every second pixel in every second row.
 
-    Pixels are grouped in blocks of 2x2. An output needs its own block, the first column of the
-    block to the right, the first row of the block below, and one pixel of the block between these.
-    Negative padding cuts these parts out, because its gradient is padding again, while the gradient
-    of a slice with steps is a scatter.
+    The shapes are (b, H, W, C) -> (b, h, w, 9 C). Rows are grouped in pairs: an output needs one
+    pair and the first row of the next pair. Negative padding cuts off the rest, because its
+    gradient is padding again, while the gradient of a slice with steps is a scatter.
     """
     batch, height, width, channels = x.shape
     h, w = (height + 1) // 2, (width + 1) // 2
     padded = _framed(x, 1, 2 * h + 1 - height, 1, 2 * w + 1 - width)
-    blocks = padded.reshape(batch, h + 1, 2, w + 1, 2, channels)
-    parts, matrices = [], []
-    for below in (0, 1):
-        for right in (0, 1):
-            # (before, after) for the axes C, column, w, row, h
-            cut = 0, 0, 0, -right, -right, right - 1, 0, -below, -below, below - 1
-            part = pad(blocks, cut).permute(0, 1, 3, 2, 4, 5)  # (b, h, w, rows, columns, C)
-            parts.append(part.flatten(3))
-            rows, columns = [(slice(0, 2), slice(2, 3))[index] for index in (below, right)]
-            matrices.append(_matrix(weight[:, :, rows, columns]))
-    if unaligned := -9 * channels % ALIGNMENT:  # padding the whole would copy it
-        parts.append(x.new_zeros(batch, h, w, unaligned))
-        matrices.append(weight.new_zeros(unaligned, weight.shape[0]))
-    return _product(torch.cat(parts, 3), torch.cat(matrices))
+    pairs = padded.reshape(batch, h + 1, 2, w + 1, 2, channels)
+    own, following = pad(pairs, (*(0, 0) * 4, 0, -1)), pad(pairs, (*(0, 0) * 3, 0, -1, -1, 0))
+    rows = torch.cat([own, following], 2)  # (b, h, 3, w + 1, 2, C)
+    own, following = pad(rows, (*(0, 0) * 2, 0, -1)), pad(rows, (0, 0, 0, -1, -1, 0))
+    return torch.cat([own, following], 4).permute(0, 1, 3, 2, 4, 5).flatten(3)
 
 
 def by_overlap(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
