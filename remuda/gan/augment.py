@@ -40,20 +40,23 @@ def shifted(images: Tensor, draws: Tensor, part: float) -> Tensor:
 
     ``draws`` (2, b) are uniform in [0, 1). Zeros fill the pixels that the shift uncovers.
     """
-    height, width = images.shape[-2:]
+    _, channels, height, width = images.shape
     down = _shift_matrix(draws[0], height, part, images)
     right = _shift_matrix(draws[1], width, part, images)
-    return down @ images @ right.mT
+    # One product for each image and direction serves all channels.
+    rows = images.transpose(1, 2).flatten(2)  # (b, H, C W)
+    columns = (down @ rows).unflatten(2, (channels, width)).flatten(1, 2)  # (b, H C, W)
+    return (columns @ right.mT).unflatten(1, (height, channels)).transpose(1, 2)
 
 
 def _shift_matrix(draws: Tensor, side: int, part: float, images: Tensor) -> Tensor:
-    """Return one matrix of zeros and ones per image, (b, 1, side, side).
+    """Return one matrix of zeros and ones per image, (b, side, side).
 
     Products with this matrix and their gradients are exact, in any order of summation.
     """
     limit, position = round(part * side), torch.arange(side, device=images.device)
     offset = (draws * (2 * limit + 1)).long() - limit
-    return (position[:, None] - position == offset[:, None, None, None]).to(images.dtype)
+    return (position[:, None] - position == offset[:, None, None]).to(images.dtype)
 
 
 def cut(images: Tensor, draws: Tensor, part: float) -> Tensor:

@@ -172,6 +172,8 @@ class Conv2d(nn.Conv2d):
 class UpsampledConv2d(nn.Conv2d):
     """Up-sample by two (nearest neighbour) and apply a 3x3 convolution with padding 1, in one pass.
 
+    A BatchNorm must follow.
+
     Each output pixel depends on only 2x2 different input pixels. So the two layers are equivalent
     to one transposed convolution with stride 2. Its 4x4 kernel is the 3x3 kernel smeared over 2x2
     pixels. This needs 4 multiplications instead of 9, and the enlarged image is never stored. The
@@ -189,7 +191,9 @@ class UpsampledConv2d(nn.Conv2d):
         smeared = [F.pad(flipped, (left, 1 - left, top, 1 - top)) for left, top in shifts]
         kernel, bias = smeared[0] + smeared[1] + smeared[2] + smeared[3], cast(Tensor, self.bias)
         if uses_products():
-            return products.upsampled(input, kernel, bias)
+            # The BatchNorm that follows makes the gradient of the bias 0. Without ``detach``, a
+            # compiled program would read the whole gradient once more to compute this 0.
+            return products.upsampled(input, kernel, bias.detach() if self.training else bias)
         return F.conv_transpose2d(input, kernel, bias, stride=2, padding=1)
 
 
