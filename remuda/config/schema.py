@@ -90,6 +90,13 @@ def _number_or_word(value: Any, wanted: Any) -> Any:
     return value
 
 
+def _switch_or_word(value: Any, wanted: Any) -> Any:
+    words = [word for part in get_args(wanted) for word in get_args(part)]
+    if not (isinstance(value, bool) or value in words):
+        raise ValueError(f"expected true, false or {' or '.join(map(repr, words))}, not {value!r}")
+    return value
+
+
 def _several(value: Any, wanted: Any) -> Any:
     parts = get_args(wanted)
     count = "" if Ellipsis in parts else f"{len(parts)} "
@@ -110,6 +117,10 @@ def _is_number_or_word(wanted: Any) -> bool:
     return get_origin(wanted) in (Union, UnionType) and int in get_args(wanted)
 
 
+def _is_switch_or_word(wanted: Any) -> bool:
+    return get_origin(wanted) in (Union, UnionType) and bool in get_args(wanted)
+
+
 _converter = cattrs.Converter(forbid_extra_keys=True)
 _converter.register_structure_hook(int, _strict("a whole number", int))
 _converter.register_structure_hook(float, _strict("a number", int, float))
@@ -118,3 +129,4 @@ _converter.register_structure_hook(str, _strict("text", str))
 _converter.register_structure_hook_func(_is_several, _several)
 _converter.register_structure_hook_func(_is_literal, _literal)
 _converter.register_structure_hook_func(_is_number_or_word, _number_or_word)
+_converter.register_structure_hook_func(_is_switch_or_word, _switch_or_word)

@@ -34,8 +34,10 @@ class EngineConfig:
     device: str = "auto"  # auto (a GPU if available), cpu, cuda, cuda:1, ...
     # loop: members one after the other (auto on a CPU); vmap: as one batch (auto on a GPU)
     layout: Literal["auto", "loop", "vmap"] = "auto"
-    compile: bool = True  # on a GPU: compile the training step and replay it from a CUDA graph
-    # precision of matrix products; auto: bf16 if compiled on a GPU
+    # on a GPU: auto = compile the training step while the first rounds run, if the run is long
+    # enough; true = before the first round; false = never
+    compile: bool | Literal["auto"] = "auto"
+    # precision of matrix products; auto: bf16 in compiled steps, tf32 in other steps on a GPU
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
     chunk: int = 0  # members stacked at a time; 0 = all, or fewer if memory is short
     # on a GPU: use only deterministic algorithms, so that a resumed run is bit-identical

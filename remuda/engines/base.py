@@ -71,6 +71,10 @@ class Engine(ABC):
             outs.append(out)
         return state, trees.stack(outs)
 
+    def expect(self, rounds: int) -> None:
+        """Learn how many rounds are left, including the next one. Most engines ignore it."""
+        return None
+
     def timed(self, routine: str) -> AbstractContextManager[None]:
         """Time a ``with`` block, and record the time under this name."""
         return nullcontext()

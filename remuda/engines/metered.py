@@ -54,6 +54,9 @@ class Metered(Engine):
         for counts in (self.bytes, self.seconds, self.verbs, self.calls):
             counts.clear()
 
+    def expect(self, rounds: int) -> None:
+        self.engine.expect(rounds)
+
     def timed(self, routine: str) -> AbstractContextManager[None]:
         return self._timed(self.seconds, routine)
 

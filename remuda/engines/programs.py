@@ -1,4 +1,4 @@
-"""Compile the steps of a population into a program.
+"""Turn the steps of a population into a program, compiled or not.
 
 On a GPU the program is replayed from a CUDA graph over static buffers.
 """
@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda.tensors import trees
+from remuda.system.pytorch import keep_compiled_code
+from remuda.tensors import calculus, trees
 from remuda.tensors.trees import Tree
 
 WARM_UP = 3  # calls before a capture: they compile, and create library handles and workspaces
@@ -31,38 +32,45 @@ def signature(tree: Tree) -> Signature:
 
 
 class Piece:
-    """A compiled function ``carry, out = fn(carry, *inputs)`` of the whole population.
+    """A function ``carry, out = fn(carry, *inputs)`` of the whole population.
 
     It overwrites the carry, reads the inputs at a position, and writes its out to the row at the
-    same position.
+    same position. Products of a compiled piece have this precision; uncompiled pieces compute with
+    float32 numbers, because PyTorch's derivatives of stacked convolutions fail in bf16.
     """
 
-    def __init__(self, fn: Callable[..., Any], num_rows: int, precision: torch.dtype):
+    def __init__(
+        self, fn: Callable[..., Any], num_rows: int, precision: torch.dtype, *, is_compiled: bool
+    ):
         self.num_rows, self.outs = num_rows, None
+        is_mixed = is_compiled and precision != torch.float32
 
         def in_place(carry: Tree, inputs: Tree, position: Tensor) -> Tree:
             now = trees.map(lambda leaf: leaf.index_select(0, position)[0], inputs)
-            is_mixed = precision != torch.float32
             with torch.autocast(position.device.type, precision, enabled=is_mixed):
                 after, out = fn(carry, *now)
             trees.map(lambda old, new: old.copy_(new), carry, after)
             return out
 
-        patch_compiler()
-        self.compiled = torch.compile(
-            _with_own_code(in_place), fullgraph=True, dynamic=False, options=OPTIONS
-        )
+        if is_compiled:
+            patch_compiler()
+            keep_compiled_code()
+            self.function = torch.compile(
+                _with_own_code(in_place), fullgraph=True, dynamic=False, options=OPTIONS
+            )
+        else:
+            self.function = calculus.composable(in_place)
 
     def run(self, carry: Tree, inputs: Tree, position: Tensor) -> None:
         """Run the function once at this position, (1,) int64."""
-        out = self.compiled(carry, inputs, position)
+        out = self.function(carry, inputs, position)
         if self.outs is None:
             self.outs = trees.map(lambda leaf: leaf.new_empty(self.num_rows, *leaf.shape), out)
         trees.map(lambda rows, leaf: rows.index_copy_(0, position, leaf[None]), self.outs, out)
 
 
 class Program:
-    """Repeats a compiled step of the whole population. The inputs have a leading axis of steps.
+    """Repeats a step of the whole population. The inputs have a leading axis of steps.
 
     A step is one function, or the two functions of Pieces. With Pieces, the inputs have the axes
     (steps, members, repeats, ...).
@@ -78,18 +86,24 @@ class Program:
         carry: Tree,
         inputs: Tree,
         precision: torch.dtype,
+        *,
+        is_compiled: bool = True,
     ):
         first = trees.leaves(inputs)[0]
         self.num_steps = first.shape[0]
         self.repeats = first.shape[2] if len(functions) > 1 else 0
         num_rows = self.num_steps * max(1, self.repeats)
-        self.pieces = [Piece(function, num_rows, precision) for function in functions]
+        self.pieces = [
+            Piece(function, num_rows, precision, is_compiled=is_compiled) for function in functions
+        ]
         self.carry = trees.map(torch.clone, carry)
         self.inputs = trees.map(torch.clone, self._by_position(inputs))
         self.position = torch.zeros(1, dtype=torch.int64, device=first.device)
         self.replay: Callable[[], None] = self._advance
         if first.device.type == "cuda":
             self.replay = self._captured()
+        elif is_compiled:
+            self._advance()  # compile now
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
         """Run all steps, starting with this carry. The outs have a leading axis of steps."""
@@ -99,6 +113,9 @@ class Program:
         for _ in range(self.num_steps):
             self.replay()
         return _copied(self.carry), self._outs()
+
+    def cancel(self) -> None:
+        """Do nothing: the program is complete."""
 
     def _by_position(self, inputs: Tree) -> Tree:
         """Reshape leaves (steps, members, repeats, ...) to (steps * repeats, members, ...)."""
@@ -136,7 +153,8 @@ class Program:
         torch.cuda.current_stream().wait_stream(stream)
         self.position.zero_()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads may allocate memory meanwhile: they save checkpoints and compile programs.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self._advance()
         return graph.replay
 

@@ -1,6 +1,6 @@
 """Run all members on one device.
 
-Verbs index tensors. ``map`` runs a loop, one ``vmap``, or a compiled program.
+Verbs index tensors. ``map`` runs a loop, one ``vmap``, or a program.
 """
 
 from collections.abc import Callable, Hashable
@@ -13,6 +13,7 @@ from torch import Tensor
 from remuda.engines.base import Engine, Scan, Step
 from remuda.engines.communicator import Communicator
 from remuda.engines.programs import Program, Signature, signature
+from remuda.engines.upgrades import Upgrade
 from remuda.errors import UserError
 from remuda.system.pytorch import tf32
 from remuda.system.text import Notify, ignore
@@ -22,6 +23,10 @@ from remuda.tensors.trees import Tree
 
 Layout = Literal["auto", "loop", "vmap"]
 Precision = Literal["auto", "bf16", "tf32", "fp32"]
+# How the steps of a Scan or a loop run: True = compiled before the first round; "auto" = as an
+# uncompiled program until a compiled one is ready; "never" = as an uncompiled program, which a GPU
+# replays from a CUDA graph; False = step by step.
+Compile = bool | Literal["auto", "never"]
 PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
 
 
@@ -30,9 +35,10 @@ class Stacked(Engine):
 
     ``layout`` decides how ``map`` runs the members: as one batch of networks ("vmap") or one after
     the other ("loop"). On a CPU, "auto" selects the loop, which is faster for all our networks; see
-    docs/performance.md. ``compile`` compiles the steps of a Scan into a program. ``precision`` sets
-    the precision of matrix products. ``chunk`` limits how many members are stacked at a time. If
-    the device runs out of memory, the engine halves ``chunk`` until the members fit.
+    docs/performance.md. ``compile`` decides whether the steps of a Scan become a program.
+    ``precision`` sets the precision of matrix products. ``chunk`` limits how many members are
+    stacked at a time. If the device runs out of memory, the engine halves ``chunk`` until the
+    members fit.
     """
 
     def __init__(
@@ -41,7 +47,7 @@ class Stacked(Engine):
         device: torch.device | str = "cpu",
         layout: Layout = "auto",
         *,
-        compile: bool | None = None,  # None: only on a GPU
+        compile: Compile | None = None,  # None: True on a GPU, False on a CPU
         precision: Precision = "auto",  # auto: bf16 in compiled programs on a GPU
         chunk: int = 0,  # 0: all members
         notify: Notify = ignore,  # receives messages about slow operations
@@ -54,10 +60,11 @@ class Stacked(Engine):
             precision = "bf16" if self.is_on_gpu else "fp32"
         self.precision: Precision = precision
         self.looped = layout == "loop" or (layout == "auto" and not self.is_on_gpu)
-        self.compiled = self.is_on_gpu if compile is None else compile
+        self.compile: Compile = self.is_on_gpu if compile is None else compile
+        self.rounds_left = 0  # including the current round; 0 if unknown
         self.chunk = chunk or size
         self.notify = notify
-        self.programs: dict[tuple[Hashable, Signature], Program] = {}
+        self.programs: dict[tuple[Hashable, Signature], Program | Upgrade] = {}
 
     @classmethod
     def build(
@@ -90,6 +97,8 @@ class Stacked(Engine):
                 if self.chunk == 1:
                     raise
             self.chunk = -(-self.chunk // 2)
+            for program in self.programs.values():
+                program.cancel()
             self.programs.clear()
             torch.cuda.empty_cache()
             self.notify(f"out of device memory; continuing with {self.chunk} members at a time")
@@ -103,21 +112,25 @@ class Stacked(Engine):
             return calculus.stacked(plain(fn))(*rows)
         carry, *inputs = rows
         by_step = trees.map(lambda leaf: leaf.transpose(0, 1), tuple(inputs))
-        if self.compiled:
-            functions = [calculus.stacked(plain(part)) for part in fn.pieces or (fn.step,)]
-            carry, outs = self._run_program(fn, functions, carry, by_step)
+        step = calculus.vmapped(plain(fn.step))
+        if self.compile:
+            pieces = [calculus.vmapped(plain(piece)) for piece in fn.pieces or ()] or [step]
+            carry, outs = self._run_program(fn, step, pieces, carry, by_step)
         else:
-            carry, outs = Scan(calculus.stacked(plain(fn.step)))(carry, *by_step)
+            carry, outs = Scan(calculus.composable(step))(carry, *by_step)
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
+
+    def expect(self, rounds: int) -> None:
+        self.rounds_left = rounds
 
     @property
     def compiles_loops(self) -> bool:
-        """Whether the steps of a loop are compiled, so that their Python code runs only once."""
-        return self.compiled and not self.looped and self.chunk >= self.size
+        """Whether the steps of a loop become a program, whose Python code runs only once."""
+        return bool(self.compile) and not self.looped and self.chunk >= self.size
 
     @property
     def eager(self) -> "Stacked":
-        """The same engine without compilation."""
+        """The same engine without programs."""
         return Stacked(
             self.size,
             self.device,
@@ -131,20 +144,46 @@ class Stacked(Engine):
         if not self.compiles_loops:
             return super().loop(step, state, *inputs)
         eager, function = self.eager, plain(step)
-        whole = calculus.composable(lambda carry, *now: function(eager, carry, *now))
+
+        def whole(carry: Tree, *now: Tree) -> tuple[Tree, Tree]:
+            return function(eager, carry, *now)
+
         with self._arithmetic():
-            return self._run_program(step, [whole], state, inputs)
+            return self._run_program(step, whole, [whole], state, inputs)
 
     def _run_program(
-        self, name: Hashable, functions: list[Callable[..., Any]], carry: Tree, inputs: Tree
+        self,
+        name: Hashable,
+        step: Callable[..., Any],
+        pieces: list[Callable[..., Any]],  # the same step for a compiler
+        carry: Tree,
+        inputs: Tree,
     ) -> tuple[Tree, Tree]:
         key = name, signature((carry, inputs))
+        if key not in self.programs:
+            self.programs[key] = self._new_program(step, pieces, carry, inputs)
+        return self.programs[key](carry, inputs)
+
+    def _new_program(
+        self,
+        step: Callable[..., Any],
+        pieces: list[Callable[..., Any]],
+        carry: Tree,
+        inputs: Tree,
+    ) -> Program | Upgrade:
+        precision = PRECISIONS[self.precision]
+
+        def build(carry: Tree, inputs: Tree, *, is_compiled: bool) -> Program:
+            functions = pieces if is_compiled else [step]
+            return Program(functions, carry, inputs, precision, is_compiled=is_compiled)
+
+        if self.compile == "auto":
+            return Upgrade(build, lambda: self.rounds_left, self._arithmetic, self.notify)
+        if self.compile == "never":
+            return build(carry, inputs, is_compiled=False)
+        self.notify("compiling; this takes a few minutes the first time on a machine")
         try:
-            if key not in self.programs:
-                self.notify("compiling; this takes a few minutes the first time on a machine")
-                precision = PRECISIONS[self.precision]
-                self.programs[key] = Program(functions, carry, inputs, precision)
-            return self.programs[key](carry, inputs)
+            return build(carry, inputs, is_compiled=True)
         except Exception as error:
             if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 raise
@@ -179,6 +218,6 @@ class Stacked(Engine):
 
     def _arithmetic(self) -> AbstractContextManager[None]:
         """Set the precision of a GPU's float32 arithmetic while this engine computes."""
-        if not self.is_on_gpu or torch.compiler.is_compiling():
+        if not self.is_on_gpu or torch.compiler.is_dynamo_compiling():
             return nullcontext()
         return tf32(self.precision != "fp32")

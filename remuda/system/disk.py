@@ -34,3 +34,9 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_folder(name: str) -> Path:
+    """Return a folder in $REMUDA_CACHE, or in the user's cache. It may not exist yet."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "remuda"
+    return Path(os.environ.get("REMUDA_CACHE") or user).expanduser() / name

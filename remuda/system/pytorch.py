@@ -2,14 +2,21 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
+
+from remuda.system.disk import cache_folder
 
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+COMPILED_CODE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 @contextmanager
-def process_settings(threads: int, deterministic: bool) -> Iterator[None]:
-    """Use this many CPU threads and, if ``deterministic``, only deterministic algorithms."""
+def process_settings(threads: int, deterministic: bool, *, is_tf32: bool = False) -> Iterator[None]:
+    """Use this many CPU threads and, if ``deterministic``, only deterministic algorithms.
+
+    ``is_tf32`` allows TF32 on a GPU for the whole time, because compiled code must find the
+    settings with which it was compiled, perhaps in another thread.
+    """
     import torch
 
     num_threads = torch.get_num_threads()
@@ -20,7 +27,8 @@ def process_settings(threads: int, deterministic: bool) -> Iterator[None]:
         os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")  # cuBLAS requires it
         torch.use_deterministic_algorithms(True)
     try:
-        yield
+        with tf32(True) if is_tf32 else nullcontext():
+            yield
     finally:
         torch.set_num_threads(num_threads)
         # PyTorch imports its compiler in this call, which takes a second, so avoid it if possible.
@@ -51,3 +59,16 @@ def tf32(allowed: bool) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(matmul)
         torch.backends.cudnn.allow_tf32 = convolution
+
+
+def keep_compiled_code() -> None:
+    """Let PyTorch's compiler keep its results in the user's cache instead of /tmp.
+
+    PyTorch finds results by a hash of the program, its own version and the device, so several
+    versions can share the folder.
+    """
+    folder = cache_folder("compiled")
+    with suppress(OSError):  # the user's cache may be read-only; PyTorch then uses /tmp
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            os.environ.setdefault(COMPILED_CODE, str(folder))

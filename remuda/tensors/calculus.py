@@ -14,14 +14,19 @@ from torch import Tensor
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-_stacking = False  # set by composable; a plain variable, because compilers can trace it
+_stacking = False  # set by composable, in the thread that trains
 
 
 def stacked(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that applies fn and its gradients to all members with ``vmap``."""
     # All random numbers come from keys. Draws from a PyTorch generator would make a resumed run
     # differ, so they are an error.
-    return composable(torch.func.vmap(fn, randomness="error"))
+    return composable(vmapped(fn))
+
+
+def vmapped(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that applies fn to all members, for code that a compiler traces."""
+    return torch.func.vmap(fn, randomness="error")
 
 
 def composable(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,6 +45,9 @@ def composable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def transformed() -> bool:
     """Return whether this code runs inside a function transform such as ``vmap``."""
+    # Compiled code must not depend on the variable: another thread may change it meanwhile.
+    if torch.compiler.is_dynamo_compiling():
+        return True
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
     return _stacking or functorch.peek_interpreter_stack() is not None
 

@@ -15,6 +15,7 @@ from remuda.data.images import to_bytes
 from remuda.data.sources import SOURCES
 from remuda.engines import ENGINES, Communicator, Engine, Metered, SingleProcess
 from remuda.engines.mpi.spans import spans
+from remuda.engines.stacked import Compile
 from remuda.errors import UserError
 from remuda.scores.features.extractor import find_extractor
 from remuda.strategies.base import FeatureExtractor
@@ -88,7 +89,7 @@ def _batches(
 def pytorch_settings(
     config: EngineConfig, communicator: Communicator | None = None
 ) -> AbstractContextManager[None]:
-    """Set PyTorch's threads and determinism while a run trains, then restore them.
+    """Set PyTorch's threads, determinism and TF32 while a run trains, then restore them.
 
     If ``engine.threads`` is 0, PyTorch chooses the number of threads: the physical cores,
     OMP_NUM_THREADS or the caller's setting, but at most the cores that this process may use.
@@ -96,7 +97,8 @@ def pytorch_settings(
     num_sharing = 1 if communicator is None else communicator.num_sharing
     granted = max(1, usable_cores() // num_sharing)
     threads = config.threads or min(torch.get_num_threads(), granted)
-    return process_settings(threads, config.deterministic)
+    is_tf32 = config.precision != "fp32" and find_device(config.device).type == "cuda"
+    return process_settings(threads, config.deterministic, is_tf32=is_tf32)
 
 
 def _feature_extractor(
@@ -138,7 +140,7 @@ def make_engine(
     engine = config.engine
     settings: dict[str, Any] = dict(
         layout=engine.layout,
-        compile=engine.compile and device.type == "cuda",
+        compile=_compile(engine, device),
         precision=engine.precision,
         chunk=engine.chunk,
         cuda_aware=engine.cuda_aware,
@@ -146,3 +148,16 @@ def make_engine(
         notify=notify,
     )
     return ENGINES[engine.name].build(communicator, size, device, **settings)
+
+
+def _compile(config: EngineConfig, device: torch.device) -> Compile:
+    """Return when to compile. On a CPU nothing is compiled.
+
+    A deterministic run uses compiled steps from the start: if the steps changed during the run, a
+    resumed run could change at another round and would differ.
+    """
+    if device.type != "cuda":
+        return False
+    if config.compile == "auto" and config.deterministic:
+        return True
+    return config.compile or "never"

@@ -171,6 +171,7 @@ def compute(session: Session, training: Training) -> Training:
     assert herd is not None and reached is not None and heartbeat is not None
     t = reached.round + 1
     heartbeat.start_round(t, session.communicator.rank, herd.hosted_ids)
+    herd.engine.expect(training.config.run.rounds - reached.round)
     began = time.perf_counter()
     state, metrics = herd.step(reached.state, t)
     result = Result(metrics, began)

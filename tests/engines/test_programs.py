@@ -98,7 +98,9 @@ def test_many_programs_in_one_process(monkeypatch):
     monkeypatch.setattr(torch, "compile", compile_quickly)
     position = torch.zeros(1, dtype=torch.int64)
     for factor in range(10):
-        piece = Piece(lambda carry, x, factor=factor: (carry, factor * x), 1, torch.float32)
+        piece = Piece(
+            lambda carry, x, factor=factor: (carry, factor * x), 1, torch.float32, is_compiled=True
+        )
         piece.run({"unused": torch.zeros(1)}, (torch.ones(1, 1),), position)
         assert piece.outs.tolist() == [[factor]]
 

@@ -78,6 +78,9 @@ class MPIEngine(Engine):
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
         return self.inner.map(fn, *rows)
 
+    def expect(self, rounds: int) -> None:
+        self.inner.expect(rounds)
+
     def take(self, rows: Tree, source: Tensor) -> Tree:
         rank = self.communicator.rank
         plan, leaves = deliver(source, self.spans, rank), trees.leaves(rows)

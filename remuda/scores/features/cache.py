@@ -9,11 +9,7 @@ from torch import Tensor
 
 from remuda.system import disk
 
-
-def folder(name: str) -> Path:
-    """Return a folder in $REMUDA_CACHE, or in the user's cache."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "remuda"
-    return Path(os.environ.get("REMUDA_CACHE") or user).expanduser() / name
+folder = disk.cache_folder
 
 
 def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:

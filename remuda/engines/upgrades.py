@@ -1,0 +1,150 @@
+"""Start with an uncompiled program, and replace it by a compiled one while training continues."""
+
+import atexit
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+
+from remuda.engines.programs import Program
+from remuda.system.text import Notify, duration
+from remuda.tensors import trees
+from remuda.tensors.trees import Tree
+
+WORTH = 60.0  # seconds: compile only if the rest of the run would take longer without it
+SWITCH_INTERVAL = 0.0005  # seconds: how soon the training thread gets Python back from the compiler
+CANCEL = 60.0  # seconds to wait for a cancelled compilation when the process ends
+
+
+class Upgrade:
+    """Runs an uncompiled program, until a thread has compiled the same step.
+
+    Compiling pays if the rest of the run would take more than a minute without it. Short runs
+    therefore never compile. If compiling fails, the uncompiled program stays.
+    """
+
+    def __init__(
+        self,
+        build: Callable[..., Program],  # build(carry, inputs, is_compiled=...)
+        rounds_left: Callable[[], int],  # including the current round; 0 if unknown
+        settings: Callable[[], AbstractContextManager[None]],  # arithmetic while compiling
+        notify: Notify,
+    ):
+        self.build, self.rounds_left = build, rounds_left
+        self.settings, self.notify = settings, notify
+        self.program: Program | None = None
+        self.compilation: Compilation | None = None
+        self.is_settled = False  # no other program will come
+        self.started: float | None = None  # the start of the last call
+
+    def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
+        """Run all steps of a round with the program that is ready."""
+        if self.program is None:
+            self.program = self.build(carry, inputs, is_compiled=False)
+        elif not self.is_settled:
+            self._advance(carry, inputs)
+        self.started = time.perf_counter()
+        return self.program(carry, inputs)
+
+    def cancel(self) -> None:
+        """Stop compiling, if a compilation is running."""
+        if self.compilation is not None:
+            self.compilation.cancel()
+        self.is_settled = True
+
+    def _advance(self, carry: Tree, inputs: Tree) -> None:
+        if self.compilation is None:
+            if self._pays():
+                self._start(carry, inputs)
+            return
+        if self.compilation.is_running:
+            return
+        self.is_settled, compilation, self.compilation = True, self.compilation, None
+        if compilation.program is None:
+            self.notify(
+                f"cannot compile the training step ({_first_line(compilation.error)}); continuing "
+                "without compilation, which is slower"
+            )
+            return
+        self.program = compilation.program
+        self.notify(
+            f"compiled the training step in {duration(compilation.seconds)}; it takes over now"
+        )
+
+    def _pays(self) -> bool:
+        """Extrapolate the last round, which ended now, to the rounds that are left."""
+        assert self.started is not None
+        return (time.perf_counter() - self.started) * self.rounds_left() > WORTH
+
+    def _start(self, carry: Tree, inputs: Tree) -> None:
+        device = trees.leaves(carry)[0].device
+        if device.type == "cuda" and not _has_room(device):
+            self.is_settled = True
+            self.notify(
+                "too little device memory is free to compile the training step meanwhile; "
+                "continuing without compilation (engine.compile=true compiles before the first "
+                "round)"
+            )
+            return
+        self.notify("compiling the training step while training continues")
+        self.compilation = Compilation(
+            lambda: self.build(carry, inputs, is_compiled=True), self.settings
+        )
+
+
+class Compilation:
+    """Builds a program in a thread."""
+
+    def __init__(
+        self, build: Callable[[], Program], settings: Callable[[], AbstractContextManager[None]]
+    ):
+        self.build, self.settings = build, settings
+        self.program: Program | None = None
+        self.error: BaseException | None = None
+        self.began, self.seconds = time.perf_counter(), 0.0
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        # At the end of the process, Python would kill the thread inside PyTorch, which crashes.
+        atexit.register(self.cancel)
+        self._thread = threading.Thread(target=self._run, name="compiler", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program is still being compiled."""
+        return self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Raise an exception in the thread, and wait until the thread has ended."""
+        if self._thread.is_alive() and self._thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread.ident), ctypes.py_object(SystemExit)
+            )
+            self._thread.join(CANCEL)
+
+    def _run(self) -> None:
+        try:
+            with self.settings():
+                self.program = self.build()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.seconds = time.perf_counter() - self.began
+            sys.setswitchinterval(self._interval)
+            atexit.unregister(self.cancel)
+
+
+def _has_room(device: torch.device) -> bool:
+    """Return whether the device has room for a second program like the first one."""
+    free, _ = torch.cuda.mem_get_info(device)
+    reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return free + reusable > torch.cuda.max_memory_allocated(device)
+
+
+def _first_line(error: BaseException | None) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,154 @@
+"""Uncompiled programs that compiled ones replace during training."""
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from remuda.data.batches import Batch
+from remuda.engines import Stacked, upgrades
+from remuda.engines.upgrades import Upgrade
+from remuda.networks import MLP
+from remuda.strategies import ClassParallel
+from remuda.tensors import trees
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+STATE = (torch.zeros(2), torch.zeros(1, 2))
+
+
+class Builder:
+    """Builds programs that return their kind; compiling waits for a signal."""
+
+    def __init__(self, error: Exception | None = None):
+        self.may_finish, self.error, self.built = threading.Event(), error, []
+
+    def __call__(self, carry, inputs, *, is_compiled):
+        self.built.append(is_compiled)
+        if is_compiled:
+            while not self.may_finish.wait(0.01):
+                pass
+            if self.error is not None:
+                raise self.error
+        return lambda carry, inputs: ("compiled" if is_compiled else "captured", inputs)
+
+
+def upgrade(builder, rounds_left, messages):
+    return Upgrade(builder, lambda: rounds_left, nullcontext, messages.append)
+
+
+def kind(program):
+    return program(*STATE)[0]
+
+
+def wait_for(program):
+    while program.compilation is not None and program.compilation.is_running:
+        time.sleep(0.01)
+
+
+def test_a_compiled_program_takes_over_between_two_rounds(monkeypatch):
+    monkeypatch.setattr(upgrades, "WORTH", 0.0)
+    builder, messages = Builder(), []
+    program = upgrade(builder, 100, messages)
+    assert [kind(program) for _ in range(3)] == ["captured"] * 3
+    assert messages == ["compiling the training step while training continues"]
+    builder.may_finish.set()
+    wait_for(program)
+    assert [kind(program) for _ in range(2)] == ["compiled"] * 2
+    assert "takes over" in messages[1] and len(messages) == 2
+    assert builder.built == [False, True]
+
+
+def test_short_runs_are_never_compiled():
+    """The last round took 50 ms, so that 100 more take 5 s: much less than a minute."""
+    builder, messages = Builder(), []
+    program = upgrade(builder, 100, messages)
+    for _ in range(3):
+        kind(program)
+        time.sleep(0.05)
+    assert builder.built == [False] and not messages
+
+
+def test_the_rest_of_the_run_is_extrapolated_from_the_last_round(monkeypatch):
+    now = iter([10.0, 10.5, 10.5, 12.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now))
+    program = upgrade(Builder(), 120, [])
+    kind(program)
+    assert not program._pays()  # 120 rounds of 0.5 s take a minute, not more
+    program.started = 10.5
+    assert (program._pays(), upgrades.WORTH) == (False, 60.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: 11.1)
+    assert program._pays()
+
+
+def test_a_failed_compilation_is_reported_and_training_continues(monkeypatch):
+    monkeypatch.setattr(upgrades, "WORTH", 0.0)
+    builder, messages = Builder(RuntimeError("no compiler\nand more")), []
+    builder.may_finish.set()
+    program = upgrade(builder, 100, messages)
+    kind(program)
+    kind(program)
+    wait_for(program)
+    assert [kind(program) for _ in range(3)] == ["captured"] * 3
+    assert messages[1:] == [
+        "cannot compile the training step (no compiler); continuing without compilation, which is "
+        "slower"
+    ]
+
+
+def test_cancelling_ends_the_thread(monkeypatch):
+    monkeypatch.setattr(upgrades, "WORTH", 0.0)
+    interval = sys.getswitchinterval()
+    program = upgrade(Builder(), 100, [])
+    kind(program)
+    kind(program)
+    compilation = program.compilation
+    program.cancel()
+    assert not compilation.is_running and isinstance(compilation.error, SystemExit)
+    assert sys.getswitchinterval() == interval
+    assert kind(program) == "captured"
+
+
+def test_a_process_ends_at_once_while_a_thread_compiles():
+    code = """
+import sys, time
+sys.path.insert(0, "tests/engines")
+from remuda.engines import upgrades
+from test_upgrades import Builder, kind, upgrade
+upgrades.WORTH = 0.0
+program = upgrade(Builder(), 100, [])
+kind(program), kind(program)
+assert program.compilation.is_running
+sys.exit(3)
+"""
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert time.perf_counter() - start < 40
+
+
+@pytest.mark.parametrize("compile", ["auto", "never"])
+def test_programs_of_all_kinds_give_the_same_results(compile, monkeypatch):
+    """Four rounds: uncompiled, then compiled as soon as that is ready, equal eager ones."""
+    monkeypatch.setattr(upgrades, "WORTH", 0.0)
+    strategy = ClassParallel(batch_size=4, discriminator_steps=2, generator_lr=1e-2, ema=0.5)
+    context = strategy.prepare(MLP(latent=3, hidden=4, num_hidden=1), (1, 2, 2), 2, seed=0)
+    images = torch.randint(0, 256, (2, 4, 4, 1, 2, 2), dtype=torch.uint8)
+    real = Batch(images.to(DEVICE), torch.zeros(2, 4, 4, dtype=torch.int64, device=DEVICE))
+    ends, messages = [], []
+    for kind in (compile, False):
+        engine = Stacked(2, DEVICE, "vmap", compile=kind, precision="fp32", notify=messages.append)
+        state = strategy.init(context, engine)
+        for t in (1, 2, 3, 4):
+            engine.expect(5 - t)
+            state, _ = strategy.round(context, engine, state, real, t)
+            for program in engine.programs.values():
+                if isinstance(program, Upgrade):
+                    wait_for(program)
+        ends.append(state)
+    assert len(messages) == (2 if compile == "auto" else 0)
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
+        assert torch.allclose(a.double(), b.double(), atol=1e-5), name
