@@ -72,7 +72,7 @@ class Engine(ABC):
         return state, trees.stack(outs)
 
     def expect(self, rounds: int) -> None:
-        """Learn how many rounds are left, including the next one. Most engines ignore it."""
+        """Learn how many rounds are left, including the next one; 0 ends all preparations."""
         return None
 
     def timed(self, routine: str) -> AbstractContextManager[None]:
@@ -80,8 +80,21 @@ class Engine(ABC):
         return nullcontext()
 
     def create(self, fn: Callable[[int], Tree]) -> Tree:
-        """Create one row with ``fn(member)`` for each member hosted here."""
-        return trees.to(trees.stack([fn(member) for member in self.members]), self.device)
+        """Create one row with ``fn(member)`` for each member hosted here.
+
+        Rows go to the device one by one, so the host holds only one of them at a time.
+        """
+        rows = None
+        for i, member in enumerate(self.members):
+            row = fn(member)
+            if rows is None:
+                rows = trees.map(self._empty_rows, row)
+            trees.map(lambda all_rows, leaf, i=i: all_rows[i].copy_(leaf), rows, row)
+        assert rows is not None, "an engine hosts at least one member"
+        return rows
+
+    def _empty_rows(self, leaf: Tensor) -> Tensor:
+        return leaf.new_empty(len(self.members), *leaf.shape, device=self.device)
 
 
 class Pieces(NamedTuple):

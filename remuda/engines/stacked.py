@@ -97,8 +97,7 @@ class Stacked(Engine):
                 if self.chunk == 1:
                     raise
             self.chunk = -(-self.chunk // 2)
-            for program in self.programs.values():
-                program.cancel()
+            self.expect(0)
             self.programs.clear()
             torch.cuda.empty_cache()
             self.notify(f"out of device memory; continuing with {self.chunk} members at a time")
@@ -122,6 +121,9 @@ class Stacked(Engine):
 
     def expect(self, rounds: int) -> None:
         self.rounds_left = rounds
+        if rounds == 0:
+            for program in self.programs.values():
+                program.cancel()
 
     @property
     def compiles_loops(self) -> bool:

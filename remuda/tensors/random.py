@@ -88,7 +88,7 @@ def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
     The values are the bytes of ``bits``. Each costs a quarter of a 32-bit value.
     """
     count = math.prod(shape)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_dynamo_compiling():
         return _octets_one_by_one(key, count).reshape(*key.shape, *shape)
     words = bits(key, ((count + 3) // 4,))
     if transformed():  # some versions of PyTorch cannot view a batched tensor as bytes

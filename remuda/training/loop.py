@@ -40,11 +40,20 @@ def train(
     )
     settings = pytorch_settings(config.engine, communicator)
     with settings, session.resources, session.heartbeats:
-        while training.phase is not Phase.DONE:
-            training = advance(session, training)
+        try:
+            while training.phase is not Phase.DONE:
+                training = advance(session, training)
+        finally:
+            release(training)
         assert training.recorder is not None
         training.recorder.end()
     return training.folder
+
+
+def release(training: Training) -> None:
+    """Tell the engine that it will run no more rounds."""
+    if training.herd is not None:
+        training.herd.engine.expect(0)
 
 
 def advance(session: Session, training: Training) -> Training:
@@ -78,6 +87,7 @@ def assemble_herd(session: Session, training: Training) -> Training:
     is_divided = bool(config.data.ranks) and not session.is_new
     if not is_divided:
         config = failures.with_data_ranks(config, communicator.original_ranks)
+    release(training)
     herd = assemble(config, communicator, session.progress.note)
     folder = Path(communicator.all_gather(str(training.folder))[0])
     return replace(
@@ -231,6 +241,7 @@ def stop(session: Session, training: Training) -> Training:
 def shrink(session: Session, training: Training) -> Training:
     """Continue with the remaining members, which keep their rows and data."""
     assert training.reached is not None and training.recorder is not None
+    release(training)
     herd = assemble(training.config, session.communicator, session.progress.note)
     training.recorder.follow(training.config, herd)
     training.recorder.begin(training.reached.round)

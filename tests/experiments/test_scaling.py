@@ -170,7 +170,7 @@ def test_notes(tiny, tiny_config):
     text = " ".join(made(tiny_config, False, one_rank).notes())
     assert "1000.0 µs per message, 1 MB/s" in text
     assert "Load of this machine before the first run: 0.5" in text
-    assert "engine.compile=false" in text and "cellular paper" not in text
+    assert "engine.layout=loop" in text and "cellular paper" not in text
     cells = configs.from_dict(configs.override(tiny, ["strategy.name=cellular", "run.members=0"]))
     text = " ".join(replace(made(cells, False, times(1, 4, 1.0)), load=None).notes())
     assert "8.53 on 5 cores (2x2), 13.65 on 10 cores (3x3), 15.17 on 17 cores (4x4)" in text

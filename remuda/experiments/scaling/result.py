@@ -127,9 +127,8 @@ class Scaling:
             )
         if "loop" in self.measured[0].verbs:
             texts.append(
-                "One rank ran the iterations as one compiled program, which several ranks cannot "
-                "do, so the model does not apply. For a fair comparison use --set "
-                "engine.compile=false."
+                "One rank ran the iterations as one program, which several ranks cannot do, so "
+                "the model does not apply. For a fair comparison use --set engine.layout=loop."
             )
         if paper := self.config.strategy.paper_speedups:
             speedups = ", ".join(
