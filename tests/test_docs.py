@@ -4,6 +4,7 @@ import re
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -77,7 +78,9 @@ def test_every_choice_is_documented():
     for section, cls in [*config.PLAIN.items(), *named]:
         literals = [f for f in fields(cls) if f.init and "Literal" in str(f.type)]
         for f in literals:
-            for choice in getattr(f.type, "__args__", ()):
+            choices = [word for part in get_args(f.type) for word in get_args(part) or (part,)]
+            for choice in choices:
+                choice = "false" if choice is bool else choice
                 assert f"`{choice}`" in text, f"{section}.{f.name}={choice}"
     for known in config.NAMED.values():
         assert all(f'"{name}"' in text for name in known)
