@@ -88,27 +88,15 @@ def octets(key: Tensor, shape: Sequence[int]) -> Tensor:
     The values are the bytes of ``bits``. Each costs a quarter of a 32-bit value.
     """
     count = math.prod(shape)
-    if torch.compiler.is_dynamo_compiling():
-        return _octets_one_by_one(key, count).reshape(*key.shape, *shape)
     words = bits(key, ((count + 3) // 4,))
-    if transformed():  # some versions of PyTorch cannot view a batched tensor as bytes
-        parts = torch.stack([words >> shift & 0xFF for shift in (0, 8, 16, 24)], -1)
-        octets = parts.to(torch.uint8).flatten(-2)
+    if transformed():
+        # Some versions of PyTorch cannot view a batched tensor as bytes. A compiled program stores
+        # the words and computes octets where it uses them.
+        shifts = torch.arange(0, 32, 8, dtype=torch.int32, device=key.device)
+        octets = (words[..., None] >> shifts & 0xFF).to(torch.uint8).flatten(-2)
     else:
         octets = words.view(torch.uint8)
     return octets[..., :count].reshape(*key.shape, *shape)
-
-
-def _octets_one_by_one(key: Tensor, count: int) -> Tensor:
-    """Return the same octets as ``octets``; compute a separate hash for each.
-
-    This needs more arithmetic, but it is a single formula, which a compiler fuses with the code
-    that uses the octets.
-    """
-    index = torch.arange(count, dtype=torch.int32, device=key.device)
-    low, high = _halves(key)
-    words = _mix(_mix((index >> 2) ^ low) + high)
-    return (words >> 8 * (index & 3) & 0xFF).to(torch.uint8)
 
 
 def uniform(key: Tensor, shape: Sequence[int]) -> Tensor:

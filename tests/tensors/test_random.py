@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.tensors import random
+from remuda.tensors import calculus, random
 
 KEY = torch.tensor(random.key(0, "test"))
 
@@ -38,10 +38,10 @@ def test_octets_are_uniform_over_256_values():
 
 
 @given(st.integers(1, 300), st.integers(0, 1 << 62))
-def test_the_formula_for_compilers_gives_the_same_octets(count, key):
+def test_the_formula_for_transforms_gives_the_same_octets(count, key):
     key = torch.tensor(key)
     plain = random.octets(key, (count,))
-    assert torch.equal(plain, random._octets_one_by_one(key, count))
+    assert torch.equal(plain, calculus.composable(random.octets)(key, (count,)))
     assert torch.equal(
         plain, torch.func.vmap(lambda key: random.octets(key, (count,)))(key[None])[0]
     )
@@ -82,5 +82,5 @@ def test_several_keys_give_one_draw_each():
     for draw in (random.bits, random.octets, random.uniform):
         together = draw(keys, (5, 3))
         assert torch.equal(together, torch.stack([draw(key, (5, 3)) for key in keys]))
-    one_by_one = random._octets_one_by_one(keys, 7)
-    assert torch.equal(one_by_one, random.octets(keys, (7,)))
+    transformed = calculus.composable(random.octets)(keys, (7,))
+    assert torch.equal(transformed, random.octets(keys, (7,)))
