@@ -15,9 +15,10 @@ import torch
 
 from remuda.config import RunConfig
 from remuda.engines import Metered
+from remuda.engines.upgrades import WORTH
 from remuda.experiments.expectation import Switch
 from remuda.system.text import ignore
-from remuda.training.assemble import make_engine
+from remuda.training.assemble import make_engine, when_to_compile
 from remuda.training.herd import Herd
 from remuda.training.recorder import Recorder
 
@@ -120,14 +121,21 @@ def time_programs(track: Track, herd: Herd, config: RunConfig, exchange_every: i
     """Time rounds on a GPU, where each length of a round is a program of its own.
 
     Compiling is slow, so rounds of two lengths run uncompiled, and one length runs as in the run.
+    If the run compiles while it trains, it uses uncompiled steps for as long as compiling takes.
     """
     uncompiled = time_rounds(track, _with_engine(herd, config, compile=False), exchange_every)
     _reset_memory(herd.engine.device)
-    is_compiled = config.engine.compile
+    when = when_to_compile(config.engine, herd.engine.device)
+    first = uncompiled.per_round + herd.num_steps * uncompiled.per_step
+    is_switched = when == "auto" and (config.run.rounds - 1) * first > WORTH
+    is_compiled = when is True or is_switched
     own = _with_engine(herd, config, compile=is_compiled)
     timing = time_one_length(track, own, uncompiled, exchange_every)
     compiling = timing.warm_up if is_compiled else 0.0
-    return timing._replace(warm_up=uncompiled.warm_up + compiling)
+    if not is_switched:
+        return timing._replace(warm_up=uncompiled.warm_up + compiling)
+    switch = Switch(first + compiling, uncompiled.per_step)  # compiling starts after round 1
+    return timing._replace(warm_up=uncompiled.warm_up, switch=switch)
 
 
 def time_one_length(track: Track, herd: Herd, uncompiled: Timing, exchange_every: int) -> Timing:

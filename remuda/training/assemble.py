@@ -140,7 +140,7 @@ def make_engine(
     engine = config.engine
     settings: dict[str, Any] = dict(
         layout=engine.layout,
-        compile=_compile(engine, device),
+        compile=when_to_compile(engine, device),
         precision=engine.precision,
         chunk=engine.chunk,
         cuda_aware=engine.cuda_aware,
@@ -150,7 +150,7 @@ def make_engine(
     return ENGINES[engine.name].build(communicator, size, device, **settings)
 
 
-def _compile(config: EngineConfig, device: torch.device) -> Compile:
+def when_to_compile(config: EngineConfig, device: torch.device) -> Compile:
     """Return when to compile. On a CPU nothing is compiled.
 
     A deterministic run uses compiled steps from the start: if the steps changed during the run, a

@@ -1,6 +1,6 @@
 """Timed rounds: their lengths, and how their times separate work per step and per round."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
@@ -28,15 +28,19 @@ class FakeHerd:
     per_step: float = 0.0
     per_exchange: float = 0.0
     exchange_every: int = 1
+    starting: float = 0.0  # additional seconds of the first round
     compiling: float = 0.0  # seconds for each length of a round
     lengths: list[int] = field(default_factory=list)  # of all rounds so far
     strategy = SimpleNamespace(batches_for=lambda steps: steps)
+    engine = SimpleNamespace(device=None)
 
     @property
     def num_steps(self):
         return self.num_batches
 
     def round(self, state, t):
+        if not self.lengths:
+            self.clock.spend(self.starting)
         if self.num_steps not in self.lengths:
             self.clock.spend(self.compiling)
         self.lengths.append(self.num_steps)
@@ -135,6 +139,44 @@ def test_only_one_length_is_compiled(clock):
     # An uncompiled round of 200 steps takes 20 s.
     assert set(herd.lengths) == {200}
     assert (found.per_round, found.per_step, found.warm_up) == pytest.approx((2.0, 0.01, 90.0))
+
+
+# What the run compiles, its rounds, and the expected steps, warm-up and switch. Uncompiled rounds
+# take 2 s + 100 * 0.1 s = 12 s, and compiling takes 90 s.
+PROGRAMS = {
+    "before": (True, 1000, 0.01, 3.0 + 90.0, None),
+    "never": ("never", 1000, 0.1, 3.0, None),
+    "while it trains": ("auto", 1000, 0.01, 3.0, (12.0 + 90.0, 0.1)),
+    "not in a short run": ("auto", 6, 0.1, 3.0, None),  # 60 s are left after the first round
+    "in a run that is just long enough": ("auto", 7, 0.01, 3.0, (12.0 + 90.0, 0.1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("when", "rounds", "per_step", "warm_up", "switch"), PROGRAMS.values(), ids=PROGRAMS
+)
+def test_a_run_on_a_gpu(clock, monkeypatch, when, rounds, per_step, warm_up, switch):
+    has_started = []
+
+    def with_engine(herd, config, compile):
+        # The first program also loads the libraries.
+        first = 0.0 if has_started else 3.0
+        has_started.append(True)
+        if compile:
+            return replace(herd, per_step=0.01, compiling=first + 90.0, lengths=[])
+        return replace(herd, per_step=0.1, lengths=[], starting=first)
+
+    monkeypatch.setattr(timing, "_with_engine", with_engine)
+    monkeypatch.setattr(timing, "_reset_memory", lambda device: None)
+    monkeypatch.setattr(timing, "when_to_compile", lambda engine, device: when)
+    herd = FakeHerd(clock, num_batches=100, per_round=2.0)
+    config = SimpleNamespace(engine=None, run=SimpleNamespace(rounds=rounds))
+    found = timing.time_programs(track(), herd, config, 1)  # type: ignore[arg-type]
+    assert found.per_round == pytest.approx(2.0)
+    assert found.per_step == pytest.approx(per_step)
+    assert found.warm_up == pytest.approx(warm_up)
+    slower = found.switch and (found.switch.seconds, found.switch.per_step)
+    assert slower == (None if switch is None else pytest.approx(switch))
 
 
 # Lengths of rounds
