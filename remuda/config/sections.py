@@ -81,7 +81,10 @@ class LoopConfig:
     rounds: int = 10  # rounds to train, >= 1
     members: int = 0  # size of the population; 0 = the strategy's default for the data
     seed: int = 0  # seed of all random numbers
-    checkpoint_every: int = 10  # rounds between checkpoints, >= 1; the last round always gets one
+    # rounds between checkpoints; 0 = only by time; the last round always gets a checkpoint
+    checkpoint_every: int = 0
+    # longest time between checkpoints, > 0; the first ones follow each other more quickly
+    checkpoint_minutes: float = 2.0
     keep_checkpoints: int = 3  # newest checkpoints to keep, >= 1
     sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one
     tensorboard: bool = False  # also write TensorBoard's event files
@@ -89,11 +92,15 @@ class LoopConfig:
     lost: tuple[int, ...] = ()
 
     def __post_init__(self):
-        for name in ("rounds", "checkpoint_every", "keep_checkpoints", "sample_every"):
+        for name in ("rounds", "keep_checkpoints", "sample_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"run.{name} must be at least 1, not {getattr(self, name)}")
-        if self.members < 0:
-            raise UserError(f"run.members must be at least 0, not {self.members}")
+        for name in ("members", "checkpoint_every"):
+            if getattr(self, name) < 0:
+                raise UserError(f"run.{name} must be at least 0, not {getattr(self, name)}")
+        if not self.checkpoint_minutes > 0:
+            minutes = self.checkpoint_minutes
+            raise UserError(f"run.checkpoint_minutes must be above 0, not {minutes}")
         if len(set(self.lost)) < len(self.lost):
             raise UserError(f"run.lost={list(self.lost)} names a member twice: remove one")
         known = range(self.members + len(self.lost))

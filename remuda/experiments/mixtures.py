@@ -13,6 +13,7 @@ from remuda.errors import UserError
 from remuda.model.model import Model, load
 from remuda.model.scoring import score_model
 from remuda.record import Record
+from remuda.record.checkpoints import Leaves
 from remuda.scores.base import Value
 from remuda.scores.evaluator import Evaluator
 from remuda.strategies.base import Mixture
@@ -80,7 +81,8 @@ def optimise(
         config = replace(config, engine=EngineConfig(device=device, threads=config.engine.threads))
         with pytorch_settings(config.engine):
             before, state = evolve(assemble(config, notify=notify), model, steps)
-        record.save(model.round, state, config.run.keep_checkpoints, range(len(before)))
+        leaves = Leaves.of(config.strategy, state)
+        record.save(model.round, leaves, config.run.keep_checkpoints, range(len(before)))
     return before, replace(model, state=state)
 
 

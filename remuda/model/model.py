@@ -153,7 +153,7 @@ def load(
     context = strategy.prepare(config.networks, facts.shape, num_classes, config.run.seed)
     # The number of members may have changed since the checkpoint was written.
     num_members = len(checkpoints.members(chosen))
-    engine = Stacked(num_members, find_device(device))
-    state = checkpoints.load(chosen, strategy.init(context, engine))
+    like = trees.to(strategy.init(context, Stacked(num_members)), "meta")
+    state = checkpoints.load(chosen, strategy, like, find_device(device))
     num_labels = strategy.num_labels(context.gan, num_members)
     return Model(strategy, context, state, facts, num_labels, chosen.round)

@@ -1,97 +1,204 @@
-"""Save and load checkpoints: trees of tensors, each in its own folder.
+"""Save and load checkpoints: the tensors of a state, in one shard per process.
 
-A checkpoint is written under a temporary name, synced and renamed, so it is never incomplete.
-Nothing is pickled. ``remuda.record.manifests`` describes the files, and finds checkpoints without
-PyTorch.
+``remuda.record.shards`` describes the files, and ``remuda.record.manifests`` finds checkpoints
+without PyTorch. Nothing is pickled.
 """
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import safetensors
-from safetensors.torch import load_file, save_file
+import torch
+from torch import Tensor
 
 from remuda.errors import UserError
-from remuda.record import manifests
-from remuda.record.manifests import (
-    MANIFEST,
-    TENSORS,
-    Checkpoint,
-    find,
-    list_all,
-    members,
-    newest_valid,
-)
+from remuda.record import manifests, shards
+from remuda.record.manifests import Checkpoint, find, list_all, members, newest_valid
+from remuda.record.snapshots import DTYPES, Snapshot, Snapshots, new_attempt
+from remuda.strategies import Strategy
 from remuda.system import disk
 from remuda.tensors import trees
-from remuda.tensors.trees import Tree
 
 __all__ = [
-    "MANIFEST",
-    "TENSORS",
     "Checkpoint",
+    "Leaves",
+    "Shard",
     "find",
     "list_all",
     "load",
-    "load_file",
     "members",
     "newest_valid",
+    "read",
     "save",
+    "write",
 ]
 
 
-def save(folder: Path, t: int, tree: Tree, keep: int, member_ids: Sequence[int]) -> None:
-    """Write the state after round t, then remove all but the newest ``keep`` checkpoints.
+class Leaves(NamedTuple):
+    """The named leaves of a state: those with one row per member, and those of the server."""
+
+    rows: dict[str, Tensor]
+    server: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, strategy: Strategy, state: Any) -> "Leaves":
+        """Return the leaves of a strategy's state. On most ranks, the server has none."""
+        server = dict(trees.named_leaves(strategy.with_rows(state, ())))
+        rows = {name: leaf for name, leaf in trees.named_leaves(state) if name not in server}
+        return cls(rows, server)
+
+
+class Shard(NamedTuple):
+    """The part of a checkpoint that one file holds."""
+
+    round: int
+    number: int
+    member_ids: Sequence[int]  # of all members in the checkpoint
+    spans: Sequence[range]  # the rows of every shard
+    attempt: str
+
+
+def write(folder: Path, shard: Shard, snapshot: Snapshot, server: Sequence[str]) -> None:
+    """Write one shard of a checkpoint. ``server`` names the tensors that are not rows."""
+    place = folder / f"round-{shard.round:06d}"
+    description = {
+        "round": shard.round,
+        "shard": shard.number,
+        "shards": len(shard.spans),
+        "members": list(shard.member_ids),
+        "rows": [[span.start, span.stop] for span in shard.spans],
+        "server": list(server),
+        "attempt": shard.attempt,
+    }
+    path = place / shards.file_name(shard.number, len(shard.spans))
+    with _writing(place, shard.round):
+        place.mkdir(parents=True, exist_ok=True)
+        disk.sync(folder)
+        shards.write(path, description, snapshot.tensors, snapshot.data())
+
+
+@contextmanager
+def _writing(place: Path, t: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        with suppress(OSError):
+            place.rmdir()  # if it is empty
+        raise UserError(
+            f"the checkpoint of round {t} could not be written to {place.parent} ({error}): make "
+            "room there or check its permissions, then resume; earlier checkpoints are intact"
+        ) from None
+
+
+def save(folder: Path, t: int, leaves: Leaves, keep: int, member_ids: Sequence[int]) -> None:
+    """Write the state of all members after round t; keep the newest ``keep`` checkpoints.
 
     ``member_ids`` holds the member id of each row; ids do not change when other members are lost.
     """
-    folder.mkdir(exist_ok=True)
-    for leftover in folder.glob(".*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary, old, final = (folder / f"{prefix}round-{t:06d}" for prefix in (".", "old-", ""))
-    if final.exists():
-        shutil.rmtree(old, ignore_errors=True)
-    try:
-        _write(temporary, t, tree, member_ids)
-        # A round is saved again after a stop, a failure, or a resume from an earlier round. Until
-        # the new checkpoint is in place, readers can still find the old one under its new name.
-        if final.exists():
-            final.rename(old)
-        temporary.rename(final)
-        disk.sync(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    except (OSError, safetensors.SafetensorError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise UserError(
-            f"the checkpoint of round {t} could not be written to {folder} ({error}): make room "
-            "there or check its permissions, then resume; earlier checkpoints are intact"
-        ) from None
-    for checkpoint in list_all(folder)[:-keep]:
-        shutil.rmtree(checkpoint.folder, ignore_errors=True)
+    everything = {**leaves.rows, **leaves.server}
+    devices = {leaf.device for leaf in everything.values()}
+    snapshot = Snapshots(devices.pop()).take(everything)
+    snapshot.wait()
+    shard = Shard(t, 0, member_ids, [range(len(member_ids))], new_attempt())
+    write(folder, shard, snapshot, list(leaves.server))
+    manifests.prune(folder, t, keep)
 
 
-def _write(folder: Path, t: int, tree: Tree, member_ids: Sequence[int]) -> None:
-    folder.mkdir()
-    tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in trees.named_leaves(tree)}
-    save_file(tensors, folder / TENSORS)
-    # safetensors makes the file private, but colleagues must be able to resume the run.
-    (folder / TENSORS).chmod(folder.stat().st_mode & 0o666)
-    manifests.write(folder, t, member_ids)
-    for path in (folder / TENSORS, folder / MANIFEST, folder):
-        disk.sync(path)
+def load(checkpoint: Checkpoint, strategy: Strategy, like: Any, device: torch.device) -> Any:
+    """Load all members of an intact checkpoint into a state with the structure of ``like``.
+
+    ``like`` has a row for each member; only its shapes and types matter.
+    """
+    source = range(len(members(checkpoint)))
+    return trees.fill(like, read(checkpoint, Leaves.of(strategy, like), source, device))
 
 
-def load(checkpoint: Checkpoint, like: Tree) -> Tree:
-    """Load an intact checkpoint into a tree with the structure and devices of ``like``."""
-    # Clone the tensors: numerical libraries may round differently if memory is not aligned as in
-    # a new tensor.
-    stored = load_file(checkpoint.folder / TENSORS)
-    tensors = {name: tensor.clone() for name, tensor in stored.items()}
-    expected = {name: leaf.shape for name, leaf in trees.named_leaves(like)}
-    if {name: tensor.shape for name, tensor in tensors.items()} != expected:
-        raise UserError(
-            f"{checkpoint.folder} does not fit the run's configuration: undo changes to "
-            "config.toml, or use the version of remuda that wrote the checkpoint"
-        )
-    return trees.map(lambda new, old: new.to(old.device), trees.fill(like, tensors), like)
+class _Run(NamedTuple):
+    """Consecutive rows of one file, and their place among the rows that are read."""
+
+    file: int
+    first: int
+    num_rows: int
+    place: int
+
+
+def read(
+    checkpoint: Checkpoint, like: Leaves, source: Sequence[int], device: torch.device
+) -> dict[str, Tensor]:
+    """Read tensors with the names, types and shapes of ``like`` from an intact checkpoint.
+
+    Row i comes from the saved row ``source[i]``. Only the files that hold these rows are read, and
+    shard 0, which holds the tensors of the server.
+    """
+    assert all(len(leaf) == len(source) for leaf in like.rows.values())
+    first = shards.read_header(checkpoint.files[0])
+    if first.tensors.keys() != like.rows.keys() | like.server.keys():
+        raise _unfit(checkpoint)
+    rows, server = (
+        {name: torch.empty(leaf.shape, dtype=leaf.dtype) for name, leaf in part.items()}
+        for part in like
+    )
+    runs = _runs(source, manifests.describe(checkpoint)["rows"])
+    for number in sorted({0, *(run.file for run in runs)}):
+        path = checkpoint.files[number]
+        header = shards.read_header(path) if number else first
+        wanted = [run for run in runs if run.file == number]
+        with path.open("rb", buffering=0) as file:
+            for name, leaf in rows.items():
+                start = _find(checkpoint, header, name, leaf, skip=1)
+                size = len(trees.as_bytes(leaf)) // max(1, len(leaf))
+                for run in wanted:
+                    target = leaf[run.place : run.place + run.num_rows]
+                    _fill(file, target, start + run.first * size)
+            for name, leaf in server.items() if number == 0 else ():
+                _fill(file, leaf, _find(checkpoint, header, name, leaf, skip=0))
+    found = {**rows, **server}
+    del rows, server
+    return {name: found.pop(name).to(device) for name in list(found)}
+
+
+def _runs(source: Sequence[int], spans: Sequence[Sequence[int]]) -> list[_Run]:
+    """Find the file of each row, and join rows that follow each other in the same file."""
+    runs: list[_Run] = []
+    for place, row in enumerate(source):
+        file = next(i for i, (start, stop) in enumerate(spans) if start <= row < stop)
+        first = row - spans[file][0]
+        last = runs[-1] if runs else None
+        if last is not None and (last.file, last.first + last.num_rows) == (file, first):
+            runs[-1] = last._replace(num_rows=last.num_rows + 1)
+        else:
+            runs.append(_Run(file, first, 1, place))
+    return runs
+
+
+def _find(checkpoint: Checkpoint, header: shards.Header, name: str, leaf: Tensor, skip: int) -> int:
+    """Return the position of a tensor in its file; raise unless it suits a leaf.
+
+    The first ``skip`` axes may differ in length.
+    """
+    stored = header.tensors.get(name)
+    if stored is None or DTYPES.get(stored.dtype) != leaf.dtype:
+        raise _unfit(checkpoint)
+    if len(stored.shape) != leaf.ndim or stored.shape[skip:] != leaf.shape[skip:]:
+        raise _unfit(checkpoint)
+    return header.start + stored.start
+
+
+def _fill(file: FileIO, target: Tensor, position: int) -> None:
+    """Read a tensor's bytes from a position in a file."""
+    file.seek(position)
+    left = trees.as_bytes(target).numpy().data
+    while left:
+        num_read = file.readinto(left)
+        if not num_read:
+            raise UserError(f"{file.name} is incomplete: choose another checkpoint")
+        left = left[num_read:]
+
+
+def _unfit(checkpoint: Checkpoint) -> UserError:
+    return UserError(
+        f"{checkpoint.folder} does not fit the run's configuration: undo changes to config.toml, "
+        "or use the version of remuda that wrote the checkpoint"
+    )

@@ -25,11 +25,11 @@ from remuda import config
 from remuda.config import RunConfig
 from remuda.errors import UserError, resume_command
 from remuda.record import checkpoints, files
+from remuda.record.checkpoints import Leaves
 from remuda.record.facts import DataFacts
 from remuda.record.reader import FAILURES, Reader, round_of
 from remuda.scores.base import Value
 from remuda.system import disk
-from remuda.tensors.trees import Tree
 
 FOLDERS = ("samples", "checkpoints", "tensorboard")
 FILES = (
@@ -141,9 +141,9 @@ class Record(Reader):
 
     # The folder and its checkpoints
 
-    def save(self, t: int, state: Tree, keep: int, member_ids: Sequence[int]) -> None:
-        """Save the state after round t, and keep only the newest ``keep`` checkpoints."""
-        checkpoints.save(self.folder / "checkpoints", t, state, keep, member_ids)
+    def save(self, t: int, leaves: Leaves, keep: int, member_ids: Sequence[int]) -> None:
+        """Save the state of all members; keep the newest ``keep`` checkpoints up to round t."""
+        checkpoints.save(self.folder / "checkpoints", t, leaves, keep, member_ids)
 
     def discard(self) -> None:
         """Remove the files of a run that has not trained yet; keep other files in the folder."""

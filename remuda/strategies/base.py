@@ -159,8 +159,11 @@ class Strategy(Settings, ABC):
         """Return the state with its rows replaced by ``rows``."""
         return rows
 
-    def resize(self, state: Any, size: int) -> Any:
-        """Return the state of the whole population, resized to ``size`` members."""
+    def resize(self, old_size: int, size: int) -> list[int]:
+        """Return the old row that each of ``size`` members starts with.
+
+        Raise a UserError if the strategy cannot change the size of the population.
+        """
         raise UserError(
             f"this strategy cannot continue with {size} members: leave run.members as it was"
         )

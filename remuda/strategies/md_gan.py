@@ -269,14 +269,14 @@ class MDGAN(Strategy):
     def with_rows(self, state: State, rows: Player) -> State:
         return state._replace(workers=rows)
 
-    def resize(self, state: State, size: int) -> State:
+    def resize(self, old_size: int, size: int) -> list[int]:
         """Give each new worker a copy of another worker's discriminator, as in section IV-A."""
         if self.lose_every:
             raise UserError(
                 "strategy.lose_every removes the members that the run started with, one after the "
                 "other: leave run.members as it was"
             )
-        return state._replace(workers=trees.resize(state.workers, size))
+        return [worker % old_size for worker in range(size)]
 
     def generate(self, context: Context, state: State, noise: Tensor, labels: Tensor) -> Tensor:
         pair = Pair(state.server.generator, state.workers, state.server.average)

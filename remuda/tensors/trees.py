@@ -50,11 +50,6 @@ def refill(tree: Tree, leaves: list[Tensor]) -> Tree:
     return map(lambda _: next(remaining), tree)
 
 
-def resize(tree: Tree, size: int) -> Tree:
-    """Return the first ``size`` rows; if the tree has fewer rows, repeat them in order."""
-    return map(lambda leaf: leaf[torch.arange(size, device=leaf.device) % len(leaf)], tree)
-
-
 def stack(trees: list[Tree]) -> Tree:
     """Stack one tree per member into a single tree with one row per member."""
     return map(lambda *members: torch.stack(members), *trees)
@@ -68,6 +63,11 @@ def row(rows: Tree, i: int | Tensor) -> Tree:
 def num_bytes(tree: Tree) -> int:
     """Return the total size of all leaves in bytes."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
+
+
+def as_bytes(leaf: Tensor) -> Tensor:
+    """View a contiguous tensor as bytes. This works for a single element with any strides."""
+    return leaf.as_strided((leaf.numel(),), (1,)).view(torch.uint8)
 
 
 def to(tree: Tree, device: torch.device | str) -> Tree:

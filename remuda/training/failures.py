@@ -128,7 +128,7 @@ def meet(session: Session, training: Training) -> Training:
     if not all(has_heartbeat for _, _, has_heartbeat in gathered):
         session.heartbeats.close()
         heartbeat = None
-    training = replace(training, reached=reached, heartbeat=heartbeat)
+    training = replace(training, reached=reached, heartbeat=heartbeat, is_due=False)
     if any(has_failures for _, has_failures, _ in gathered):
         return replace(training, phase=Phase.NOTE, has_failures=True)
     return replace(training, phase=next_phase(session, training))
@@ -182,14 +182,14 @@ def next_phase(session: Session, training: Training) -> Phase:
 
 def _hosted_ids(training: Training, ranks: Sequence[int]) -> list[int]:
     assert training.start is not None
-    num_members, all_ranks, _ = training.start
+    num_members, all_ranks, *_ = training.start
     return hosted_ids(training.whole, num_members, all_ranks, ranks)
 
 
 def _remainder(session: Session, training: Training, event: str) -> RunConfig:
     """Return the configuration of the run without the members of the lost ranks."""
     assert training.start is not None
-    num_members, all_ranks, num_classes = training.start
+    num_members, all_ranks, num_classes, _ = training.start
     remaining = session.communicator.original_ranks
     gone = _hosted_ids(training, [rank for rank in all_ranks if rank not in remaining])
     config = without(training.whole, num_members, gone)

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from remuda.data.batches import Batches
-from remuda.engines import Communicator, Engine, Metered, Stacked
+from remuda.engines import Communicator, Engine, Metered
 from remuda.model.model import Model
 from remuda.record import DataFacts, checkpoints
-from remuda.record.checkpoints import Checkpoint
+from remuda.record.checkpoints import Checkpoint, Leaves
 from remuda.strategies import Context, Strategy
 from remuda.tensors import trees
 
@@ -52,27 +51,22 @@ class Herd:
         """Return the state before the first round."""
         return self.strategy.init(self.context, self.engine)
 
-    def restore(self, checkpoint: Checkpoint | None) -> Any:
-        """Return the state of a checkpoint.
+    def restore(self, checkpoint: Checkpoint) -> Any:
+        """Return the state of a checkpoint. Each process reads only the rows of its members."""
+        like = trees.to(self.start(), "meta")
+        rows = self.source_rows(checkpoints.members(checkpoint))
+        source = [rows[member] for member in self.engine.members]
+        leaves = Leaves.of(self.strategy, like)
+        return trees.fill(like, checkpoints.read(checkpoint, leaves, source, self.engine.device))
 
-        Rank 0 reads it; the other ranks pass None and receive their rows.
-        """
-        whole = self.start() if checkpoint is None else self._read(checkpoint)
-        rows = self._unmetered.scatter(lambda rows: rows, self.strategy.rows(whole))
-        return trees.to(self.strategy.with_rows(whole, rows), self.engine.device)
-
-    def _read(self, checkpoint: Checkpoint) -> Any:
-        saved = checkpoints.members(checkpoint)
-        like = self.strategy.init(self.context, Stacked(len(saved)))
-        whole = checkpoints.load(checkpoint, like)
+    def source_rows(self, saved: list[int]) -> list[int]:
+        """Return the saved row that each member continues with; ``saved`` holds the saved ids."""
         if saved == self.member_ids:
-            return whole
+            return list(range(len(saved)))
         is_older_than_failure = set(self.member_ids) < set(saved)
         if self.strategy.on_failure == "drop" and is_older_than_failure:
-            kept = torch.tensor([saved.index(member) for member in self.member_ids])
-            rows = trees.row(self.strategy.rows(whole), kept)
-            return self.strategy.with_rows(whole, rows)
-        return self.strategy.resize(whole, self.engine.size)
+            return [saved.index(member) for member in self.member_ids]
+        return self.strategy.resize(len(saved), self.engine.size)
 
     def collect(self, state: Any) -> Any:
         """Return the state of all members on rank 0. Other ranks must not use the result."""

@@ -14,10 +14,13 @@ from remuda.config import RunConfig
 from remuda.engines import Communicator
 from remuda.errors import Interrupted, RanksLost, UserError, resume_command
 from remuda.record import Record
+from remuda.record.snapshots import new_attempt
 from remuda.training import failures
 from remuda.training.assemble import assemble, pytorch_settings
+from remuda.training.pace import decide, is_due_by_rounds
 from remuda.training.progress import Progress
-from remuda.training.recorder import is_save_due, is_show_due, new_recorder
+from remuda.training.recorder import is_show_due, new_recorder
+from remuda.training.saving import Saver
 from remuda.training.state import Phase, Position, Result, Session, Start, Training
 
 
@@ -89,7 +92,7 @@ def assemble_herd(session: Session, training: Training) -> Training:
         config = failures.with_data_ranks(config, communicator.original_ranks)
     release(training)
     herd = assemble(config, communicator, session.progress.note)
-    folder = Path(communicator.all_gather(str(training.folder))[0])
+    folder, attempt = communicator.all_gather([str(training.folder), new_attempt()])[0]
     return replace(
         training,
         phase=Phase.OPEN,
@@ -97,7 +100,8 @@ def assemble_herd(session: Session, training: Training) -> Training:
         config=config,
         is_divided=is_divided,
         herd=herd,
-        folder=folder,
+        folder=Path(folder),
+        attempt=attempt,
     )
 
 
@@ -105,8 +109,8 @@ def open_record(session: Session, training: Training) -> Training:
     """Create the record, or open it and check that the data have not changed."""
     config, herd, record = training.config, training.herd, training.record
     assert herd is not None
-    recorder = training.recorder
-    if record is None or recorder is None:
+    recorder, saver = training.recorder, training.saver
+    if record is None or recorder is None or saver is None:
         is_root = session.communicator.is_root
         if session.is_new and is_root:
             record = Record.create(training.folder, config, herd.facts)
@@ -117,19 +121,23 @@ def open_record(session: Session, training: Training) -> Training:
             record.expect(herd.facts, is_part=config.data.is_per_rank and is_part)
         recorder = new_recorder(record, config, herd, session.progress)
         session.resources.enter_context(recorder)
+        saver = Saver(training.folder / "checkpoints", config, herd, recorder.note)
+        session.resources.enter_context(saver)
     recorder.follow(config, herd)
-    return replace(training, phase=Phase.RESTORE, record=record, recorder=recorder)
+    saver.follow(config, herd, training.attempt)
+    return replace(training, phase=Phase.RESTORE, record=record, recorder=recorder, saver=saver)
 
 
 def restore(session: Session, training: Training) -> Training:
     """Start from the newest checkpoint, or from the beginning."""
-    assert training.herd is not None and training.recorder is not None
-    checkpoint = training.recorder.newest()
-    saved = session.communicator.max_over_ranks(checkpoint.round if checkpoint else -1)
-    if saved < 0:
-        position = Position(0, training.herd.start())
+    herd, recorder, saver = training.herd, training.recorder, training.saver
+    assert herd is not None and recorder is not None and saver is not None
+    checkpoint, problems = saver.newest()
+    recorder.check(checkpoint, problems)
+    if checkpoint is None:
+        position = Position(0, herd.start())
     else:
-        position = Position(saved, training.herd.restore(checkpoint))
+        position = Position(checkpoint.round, saver.restore(checkpoint))
     return replace(training, phase=Phase.WATCH, ahead=position)
 
 
@@ -156,10 +164,13 @@ def watch(session: Session, training: Training) -> Training:
 def begin(session: Session, training: Training) -> Training:
     """Announce the start, and record ranks that were lost before the record existed."""
     herd, position = training.herd, training.ahead
-    assert herd is not None and position is not None and training.recorder is not None
+    assert herd is not None and position is not None
+    assert training.recorder is not None and training.saver is not None
     training.recorder.begin(position.round)
+    training.saver.begin(position.state)
     num_noted = failures.note_lost_ranks(session, training)
-    start = Start(herd.engine.size, session.communicator.original_ranks, len(herd.facts.classes))
+    ranks, num_classes = session.communicator.original_ranks, len(herd.facts.classes)
+    start = Start(herd.engine.size, ranks, num_classes, position.round)
     # The phase KEEP comes first, because an earlier process may have ended before it drew the
     # samples and computed the scores that were due.
     return replace(
@@ -168,7 +179,6 @@ def begin(session: Session, training: Training) -> Training:
         start=start,
         reached=position,
         num_noted=num_noted,
-        is_saved=True,
     )
 
 
@@ -192,13 +202,14 @@ def record_round(session: Session, training: Training) -> Training:
     """Record the round. No rank continues before the round is recorded."""
     herd, ahead, result = training.herd, training.ahead, training.result
     assert herd is not None and ahead is not None and result is not None
-    assert training.recorder is not None
+    assert training.recorder is not None and training.saver is not None
     everyone = herd.report(result.metrics)
     seconds = time.perf_counter() - result.began
     training.recorder.round(ahead.round, everyone, seconds)
-    agreed = session.communicator.max_over_ranks(ahead.round)
-    reached = Position(agreed, ahead.state)
-    return replace(training, phase=Phase.KEEP, reached=reached, result=None, is_saved=False)
+    agreed = session.communicator.max_over_ranks(training.saver.vote(ahead.round))
+    t, is_due = decide(agreed)
+    reached = Position(t, ahead.state)
+    return replace(training, phase=Phase.KEEP, reached=reached, result=None, is_due=is_due)
 
 
 def keep(session: Session, training: Training) -> Training:
@@ -206,20 +217,30 @@ def keep(session: Session, training: Training) -> Training:
     herd, reached, recorder = training.herd, training.reached, training.recorder
     assert herd is not None and reached is not None and recorder is not None
     t, config = reached.round, training.config
-    is_show = is_show_due(t, config)
-    is_save = is_save_due(t, config) and not training.is_saved
-    if t > 0 and (is_show or is_save):
-        whole = herd.collect(reached.state)
-        if is_show:
-            recorder.show(t, whole)
-        if is_save:
-            recorder.save(t, whole)
-    return replace(training, phase=failures.next_phase(session, training))
+    if t > 0 and is_show_due(t, config):
+        recorder.show(t, herd.collect(reached.state))
+    if training.is_due or is_due_by_rounds(t, config):
+        save(training)
+    return replace(training, phase=failures.next_phase(session, training), is_due=False)
+
+
+def save(training: Training) -> None:
+    """Save the reached round, unless the run started with it."""
+    assert training.reached is not None and training.start is not None
+    assert training.saver is not None
+    t, state = training.reached
+    # The checkpoint of the first round is intact. Replacing its shards one by one would make it
+    # incomplete for a moment.
+    if t != training.start.round:
+        training.saver.save(t, state)
 
 
 def finish(session: Session, training: Training) -> Training:
     """Wait for the other ranks. No rank leaves before everything is saved."""
+    assert training.saver is not None
+    training.saver.wait()
     session.communicator.finish()
+    training.saver.finish()
     return replace(training, phase=Phase.DONE)
 
 
@@ -230,22 +251,26 @@ def stop(session: Session, training: Training) -> Training:
     """Save the last completed round and end, because the user stopped the run."""
     done = "stopped"
     if training.reached is not None:
-        assert training.herd is not None and training.recorder is not None
-        t, state = training.reached
-        training.recorder.save(t, training.herd.collect(state))
-        done = f"stopped after round {t}"
+        assert training.saver is not None
+        save(training)
+        training.saver.wait()
+        done = f"stopped after round {training.reached.round}"
     session.communicator.finish()
+    if training.saver is not None:
+        training.saver.finish()
     raise Interrupted(failures.last_words(training, done))
 
 
 def shrink(session: Session, training: Training) -> Training:
     """Continue with the remaining members, which keep their rows and data."""
-    assert training.reached is not None and training.recorder is not None
+    assert training.reached is not None
+    assert training.recorder is not None and training.saver is not None
     release(training)
     herd = assemble(training.config, session.communicator, session.progress.note)
     training.recorder.follow(training.config, herd)
+    training.saver.follow(training.config, herd, training.attempt)
     training.recorder.begin(training.reached.round)
-    return replace(training, phase=Phase.KEEP, herd=herd, has_failures=False, is_saved=False)
+    return replace(training, phase=Phase.KEEP, herd=herd, has_failures=False)
 
 
 PHASES = {

@@ -21,13 +21,12 @@ from remuda.training.progress import EventFiles, Progress, Several
 
 
 class NoRecorder:
-    """The recorder of every rank except rank 0. It writes nothing and finds no checkpoint."""
+    """The recorder of every rank except rank 0. It writes nothing."""
 
     written: int = 0  # the last round that this process has recorded
 
-    def newest(self) -> Checkpoint | None:
-        """Return the newest intact checkpoint."""
-        return None
+    def check(self, checkpoint: Checkpoint | None, problems: Sequence[str]) -> None:
+        """Report damaged checkpoints. Raise if the run cannot continue from this one."""
 
     def follow(self, config: RunConfig, herd: Herd) -> None:
         """Record this herd from now on."""
@@ -46,9 +45,6 @@ class NoRecorder:
 
         ``state`` must contain all members.
         """
-
-    def save(self, t: int, state: Any) -> None:
-        """Save the state after round t. ``state`` must contain all members."""
 
     def end(self) -> None:
         """Write the report page at the end of the run."""
@@ -88,8 +84,7 @@ class Recorder(NoRecorder):
         if is_refused and self.record.is_new and not self.has_begun:
             self.record.discard()  # so that the corrected command can use the same folder
 
-    def newest(self) -> Checkpoint | None:
-        checkpoint, problems = self.record.newest()
+    def check(self, checkpoint: Checkpoint | None, problems: Sequence[str]) -> None:
         for problem in problems:
             self.progress.note(f"{problem}; using an older one")
         folder = self.record.folder
@@ -102,7 +97,6 @@ class Recorder(NoRecorder):
                 f"{folder} has already reached round {checkpoint.round}: choose a larger "
                 "number of rounds"
             )
-        return checkpoint
 
     def follow(self, config: RunConfig, herd: Herd) -> None:
         self.config, self.herd = config, herd
@@ -183,9 +177,6 @@ class Recorder(NoRecorder):
             model = self.herd.model(state, t)
             score_round(self.record, model, self.evaluator, scores.samples, self.progress.note)
 
-    def save(self, t: int, state: Any) -> None:
-        self.record.save(t, state, self.config.run.keep_checkpoints, self.herd.member_ids)
-
     def end(self) -> None:
         self.has_begun = True  # a message has named the folder, so keep it
         report.write(self.record.folder)
@@ -203,11 +194,6 @@ def is_show_due(t: int, config: RunConfig) -> bool:
     """Return whether samples or scores are due after round t."""
     rounds = config.run.rounds
     return is_due(t, config.run.sample_every, rounds) or is_due(t, config.scores.every, rounds)
-
-
-def is_save_due(t: int, config: RunConfig) -> bool:
-    """Return whether a checkpoint is due after round t."""
-    return is_due(t, config.run.checkpoint_every, config.run.rounds)
 
 
 def new_recorder(record: Record, config: RunConfig, herd: Herd, progress: Progress) -> NoRecorder:

@@ -16,6 +16,7 @@ from remuda.record import Record
 from remuda.training.herd import Herd
 from remuda.training.progress import Progress
 from remuda.training.recorder import NoRecorder
+from remuda.training.saving import Saver
 
 Action = Literal["drop", "move", "stop"]  # what to do with the members of lost ranks
 
@@ -54,11 +55,12 @@ class Result(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The members and ranks with which the run last started."""
+    """The members, ranks and round with which the run last started."""
 
     num_members: int
     ranks: Sequence[int]  # their original numbers
     num_classes: int
+    round: int  # 0, or the round of the checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ class Session:
     progress: Progress
     is_new: bool  # a new run, not a resumed one
     action: Action
-    resources: ExitStack = field(default_factory=ExitStack)  # the recorder
+    resources: ExitStack = field(default_factory=ExitStack)  # the recorder and the saver
     heartbeats: ExitStack = field(default_factory=ExitStack)
 
 
@@ -85,15 +87,17 @@ class Training:
     folder: Path
     whole: RunConfig  # including members lost since the run last started
     config: RunConfig  # without these lost members
+    attempt: str = ""  # names the checkpoints that this assembly writes, see ``manifests``
     is_divided: bool = False  # the record lists the ranks whose data are used
     has_failures: bool = False  # ranks were lost, and the action is not decided yet
     num_noted: int = 0  # lost ranks that are in the record
     record: Record | None = None
     recorder: NoRecorder | None = None
+    saver: Saver | None = None
     heartbeat: Heartbeat | None = None
     herd: Herd | None = None
     start: Start | None = None
     reached: Position | None = None  # the last round that is recorded; None before the start
     ahead: Position | None = None  # the last round that is computed
     result: Result | None = None  # of the round ahead
-    is_saved: bool = False  # the checkpoint of the reached round exists
+    is_due: bool = False  # all ranks agree that it is time for a checkpoint of the reached round

@@ -1,6 +1,7 @@
 """Scaling: the planned runs, their summary, the cost model by hand, and one real experiment."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -58,7 +59,8 @@ def test_strong_keeps_the_members_and_weak_multiplies_them(tiny_config):
 def test_only_rounds_are_timed(tiny_config):
     config = cases(tiny_config, [2], False, 7, 10)[0].config
     assert config.engine.name == "mpi" and config.engine.ranks == 2 and config.engine.threads == 1
-    assert config.run.rounds == config.run.checkpoint_every == config.run.sample_every == 7
+    assert config.run.rounds == config.run.sample_every == 7
+    assert config.run.checkpoint_every == 0 and config.run.checkpoint_minutes == math.inf
     assert config.scores.every == 0
     two = replace(tiny_config, engine=replace(tiny_config.engine, threads=2))
     assert cases(two, [2], False, 7, 10)[0].config.engine.threads == 2

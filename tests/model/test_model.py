@@ -96,7 +96,7 @@ def test_an_earlier_checkpoint_can_be_loaded(runs):
 
 def test_a_damaged_checkpoint_is_reported_and_skipped(runs, tmp_path):
     folder = shutil.copytree(runs / "plain", tmp_path / "run")
-    (folder / "checkpoints" / "round-000002" / "state.safetensors").write_bytes(b"torn")
+    (folder / "checkpoints" / "round-000002" / "shard-000-of-001.safetensors").write_bytes(b"torn")
     messages = []
     assert remuda.load(folder, notify=messages.append).round == 1
     (message,) = messages
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_reported_and_skipped(runs, tmp_path):
 
 def test_loading_prints_nothing(runs, tmp_path, capfd):
     folder = shutil.copytree(runs / "plain", tmp_path / "run")
-    (folder / "checkpoints" / "round-000002" / "state.safetensors").write_bytes(b"torn")
+    (folder / "checkpoints" / "round-000002" / "shard-000-of-001.safetensors").write_bytes(b"torn")
     remuda.load(folder)
     assert capfd.readouterr() == ("", "")
 

@@ -88,7 +88,7 @@ class Victim:
 
     @property
     def is_saving(self):
-        return any((self.folder / "checkpoints").glob(".round-*"))
+        return any((self.folder / "checkpoints").glob("round-*/.shard-*"))
 
     def kill(self, *ranks):
         numbers = {rank: number for number, rank in self.processes().items()}

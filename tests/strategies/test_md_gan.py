@@ -182,7 +182,7 @@ def test_the_lost_count_for_nothing():
     three, _ = strategy.round(context, engine, broken, batch, 3)
     assert trees.equal(one.server, three.server), "nor does whether they have diverged"
     with pytest.raises(UserError, match=r"leave run\.members as it was"):
-        strategy.resize(state, 4)
+        strategy.resize(5, 4)
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])

@@ -11,6 +11,7 @@ from remuda.errors import UserError
 from remuda.record import Record, checkpoints
 from remuda.training import failures
 from remuda.training.assemble import assemble
+from tests.record.reading import tensors
 
 RANKED = {"data": {"name": "folder:/data/{rank}"}, "engine": {"name": "mpi"}}
 
@@ -104,7 +105,7 @@ def test_remaining_members_keep_their_data_and_rows(tiny, tmp_path):
     record = Record.open(folder)
     record.replace_config(reduced)
     checkpoint, _ = record.newest()
-    weights = checkpoints.load_file(checkpoint.folder / checkpoints.TENSORS)
+    weights = tensors(checkpoint)
     state = after.restore(checkpoint)
     name = "layers.0.weight"
     assert torch.equal(state.generator.params[name], weights[f"generator/params/{name}"][[0, 2, 3]])

@@ -11,6 +11,7 @@ from remuda.record import Record
 from remuda.tensors import trees
 from remuda.training.herd import Herd
 from remuda.training.loop import PHASES
+from remuda.training.saving import Saver
 from remuda.training.state import Phase
 from tests.training.driving import Driver
 from tests.training.test_run import assert_same_run
@@ -30,8 +31,14 @@ def rounds_and_checkpoints_send_messages(monkeypatch):
 
         return send_first
 
-    for name in ("step", "collect"):
-        monkeypatch.setattr(Herd, name, sending(getattr(Herd, name)))
+    monkeypatch.setattr(Herd, "step", sending(Herd.step))
+    save = Saver.save
+
+    def send_and_save(saver, *arguments):
+        saver.herd.communicator.max_over_ranks(0)
+        save(saver, *arguments)
+
+    monkeypatch.setattr(Saver, "save", send_and_save)
 
 
 @pytest.fixture
@@ -163,13 +170,14 @@ def test_a_full_disk_ends_the_run_with_one_sentence(start, monkeypatch):
         raise OSError(28, "No space left on device")
 
     driver = start()
-    driver.run_until(Phase.KEEP, after=2)
-    monkeypatch.setattr(Record, "save", fail)
+    driver.run_until(Phase.RECORD, after=1)
+    monkeypatch.setattr(Record, "add_round", fail)
     with pytest.raises(UserError) as caught:
         driver.run()
     folder, sentence = driver.training.folder, str(caught.value)
     assert sentence.startswith(f"cannot write to {folder} ([Errno 28] No space left on device): ")
     assert f"then run {resume_command(folder)}; earlier checkpoints are intact" in sentence
+    driver.close()
     assert Record.open(folder).newest()[0].round == 1
 
 

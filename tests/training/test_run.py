@@ -14,12 +14,13 @@ import remuda
 from remuda import config
 from remuda.config import EngineConfig
 from remuda.errors import UserError
-from remuda.record import Record, checkpoints
+from remuda.record import Record
 from remuda.system.signals import STOP_SIGNALS
 from remuda.tensors import trees
 from remuda.training.assemble import assemble, pytorch_settings
 from remuda.training.progress import Progress
 from remuda.training.run import Interrupted
+from tests.record.reading import tensors
 
 
 def make(values, **run):
@@ -28,7 +29,7 @@ def make(values, **run):
 
 def final_tensors(folder):
     checkpoint, _ = Record.open(folder).newest()
-    return checkpoints.load_file(checkpoint.folder / checkpoints.TENSORS)
+    return tensors(checkpoint)
 
 
 def losses(folder):
@@ -140,7 +141,7 @@ def test_a_torn_checkpoint_costs_only_the_rounds_since_the_previous_one(tiny, tm
     whole = remuda.run(make(tiny), tmp_path / "whole")
     folder = remuda.run(make(tiny), tmp_path / "torn")
     newest, _ = Record.open(folder).newest()
-    path = newest.folder / checkpoints.TENSORS
+    (path,) = newest.files
     path.write_bytes(path.read_bytes()[:100])
     remuda.resume(folder)
     assert_same_run(whole, folder)
@@ -155,8 +156,8 @@ def test_an_unreadable_line_is_reported(tiny, tmp_path):
 
 def test_a_run_without_an_intact_checkpoint_is_refused(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
-    for path in (folder / "checkpoints").glob("*/manifest.json"):
-        path.unlink()
+    for path in (folder / "checkpoints").glob("*/*.safetensors"):
+        path.write_bytes(b"torn")
     with pytest.raises(UserError, match=r"has no intact checkpoint"):
         remuda.resume(folder)
 

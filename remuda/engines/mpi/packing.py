@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
 
@@ -18,7 +19,7 @@ def row_bytes(leaves: Sequence[Tensor]) -> int:
 
 def pack(leaves: Sequence[Tensor], rows: slice | list[int]) -> Tensor:
     """Return the chosen rows of all leaves as bytes. Do not change the result: it may be a view."""
-    parts = [_flat(leaf.detach()[rows].contiguous()) for leaf in leaves]
+    parts = [trees.as_bytes(leaf.detach()[rows].contiguous()) for leaf in leaves]
     if len(parts) == 1:
         return parts[0]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
@@ -28,15 +29,10 @@ def unpack(buffer: Tensor, leaves: Sequence[Tensor], rows: slice) -> None:
     """Overwrite a slice of rows of contiguous leaves with bytes that ``pack`` made."""
     position = 0
     for leaf in leaves:
-        target = _flat(leaf[rows])
+        target = trees.as_bytes(leaf[rows])
         target.copy_(buffer[position : position + len(target)])
         position += len(target)
     assert position == len(buffer), "sender and receiver have rows of different sizes"
-
-
-def _flat(leaf: Tensor) -> Tensor:
-    """View a contiguous tensor as bytes. This works for a single element with any strides."""
-    return leaf.as_strided((leaf.numel(),), (1,)).view(torch.uint8)
 
 
 def describe(rows: Tree) -> str:

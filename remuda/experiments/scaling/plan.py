@@ -1,5 +1,6 @@
 """Plan the runs of a scaling experiment, with a fixed or a growing number of members."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -77,7 +78,8 @@ def _only_rounds(config: RunConfig, ranks: int, rounds: int) -> RunConfig:
         run=replace(
             config.run,
             rounds=rounds,
-            checkpoint_every=rounds,
+            checkpoint_every=0,
+            checkpoint_minutes=math.inf,
             sample_every=rounds,
             keep_checkpoints=1,
             tensorboard=False,

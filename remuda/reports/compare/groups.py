@@ -20,6 +20,7 @@ IGNORED = {
     "data.path",
     "run.seed",
     "run.checkpoint_every",
+    "run.checkpoint_minutes",
     "run.keep_checkpoints",
     "run.sample_every",
     "run.tensorboard",

@@ -1,0 +1,65 @@
+"""Restore a run from its newest intact checkpoint. Every rank reads its own rows."""
+
+from pathlib import Path
+from typing import Any
+
+from remuda.engines import Communicator
+from remuda.engines.mpi.spans import spans
+from remuda.record import checkpoints, manifests
+from remuda.record.checkpoints import Checkpoint, Leaves
+from remuda.tensors import trees
+from remuda.training import sharing
+from remuda.training.herd import Herd
+
+
+def newest(
+    communicator: Communicator, folder: Path, remote: frozenset[int]
+) -> tuple[Checkpoint | None, list[str]]:
+    """Return the newest intact checkpoint, or None, and the problems of newer ones.
+
+    Ranks that see the folder share the work of checking the files. All ranks get the same result.
+    """
+    known = manifests.list_all(folder) if communicator.is_root else []
+    facts = [[c.round, c.attempt, c.folder.name, [f.name for f in c.files]] for c in known]
+    problems = []
+    readers = [rank for rank in communicator.original_ranks if rank not in remote]
+    for t, attempt, name, files in reversed(communicator.all_gather(facts)[0]):
+        place = folder / name
+        checkpoint = Checkpoint(t, attempt, place, tuple(place / file for file in files))
+        complaint = None
+        if communicator.original_rank in readers:
+            number = readers.index(communicator.original_rank)
+            complaint = manifests.complaint(checkpoint, checkpoint.files[number :: len(readers)])
+        complaints = [text for text in communicator.all_gather(complaint) if text]
+        if not complaints:
+            return checkpoint, problems
+        problems.append(complaints[0])
+    return None, problems
+
+
+def restore(herd: Herd, checkpoint: Checkpoint, remote: frozenset[int]) -> Any:
+    """Return the state of a checkpoint. All ranks must call this together."""
+    communicator = herd.communicator
+    is_remote = communicator.original_rank in remote
+    state = herd.start() if is_remote else herd.restore(checkpoint)
+    for rank, original in enumerate(communicator.original_ranks):
+        if original in remote:
+            state = _relay(herd, checkpoint, state, rank)
+            communicator.max_over_ranks(0)  # rank 0 holds the rows of one other rank at a time
+    return state
+
+
+def _relay(herd: Herd, checkpoint: Checkpoint, state: Any, rank: int) -> Any:
+    """Send the rows of a rank that cannot see the folder from rank 0. Return the own state."""
+    communicator = herd.communicator
+    rows, server = Leaves.of(herd.strategy, state)
+    if communicator.rank == rank:
+        received = sharing.receive(communicator, 0, rows)
+        return trees.to(trees.fill(state, {**received, **server}), herd.engine.device)
+    if communicator.is_root:
+        span = spans(herd.engine.size, communicator.num_ranks)[rank]
+        source = herd.source_rows(manifests.members(checkpoint))[span.start : span.stop]
+        like = Leaves(sharing.with_length(rows, len(span)), server)
+        found = checkpoints.read(checkpoint, like, source, herd.engine.device)
+        sharing.send(communicator, rank, {name: found[name] for name in rows})
+    return state
