@@ -17,6 +17,7 @@ import torch
 from remuda.config import RunConfig
 from remuda.errors import UserError
 from remuda.experiments.expectation import Expectation, Repeated
+from remuda.experiments.saves import time_saves
 from remuda.experiments.timing import Track, rounds_per_exchange, time_programs, time_rounds
 from remuda.model.samples import write_grid
 from remuda.model.scoring import score_round
@@ -57,19 +58,23 @@ def _measure(herd: Herd, config: RunConfig, track: Track, start: float) -> Expec
     else:
         timing = time_rounds(track, herd, exchange_every)
     memory = _memory(device)  # before scores, which the device computes between rounds
+    per_round = timing.per_round + timing.per_exchange / exchange_every
+    folder = track.recorder.record.folder / "checkpoints"
+    seconds = per_round + herd.num_steps * timing.per_step
+    saves, last_save = time_saves(herd, config, folder, track.state, seconds)
     return Expectation(
         device=str(device),
         start=start,
         warm_up=timing.warm_up,
         per_step=timing.per_step,
-        per_round=timing.per_round + timing.per_exchange / exchange_every,
+        per_round=per_round,
         num_steps=herd.num_steps,
         rounds=rounds,
         images_per_round=herd.images_per_round,
-        saves=_time_saves(herd, config, track),
+        saves=saves,
         samples=_time_samples(herd, config, track),
         scores=_time_scores(herd, config, track),
-        end=_seconds(track.recorder.end),
+        end=last_save + _seconds(track.recorder.end),
         state=trees.num_bytes(track.state),
         memory=memory,
         switch=timing.switch,
@@ -103,12 +108,6 @@ class _Notes(Progress):
 
     def note(self, text: str) -> None:
         self.notify(text)
-
-
-def _time_saves(herd: Herd, config: RunConfig, track: Track) -> Repeated:
-    whole = herd.collect(track.state)
-    times = _times(config.run.checkpoint_every, config.run.rounds)
-    return _repeat(lambda: track.recorder.save(next(track.numbers), whole), times)
 
 
 def _time_samples(herd: Herd, config: RunConfig, track: Track) -> Repeated:

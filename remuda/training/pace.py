@@ -35,6 +35,19 @@ def is_due_by_rounds(t: int, config: RunConfig) -> bool:
     return t == config.run.rounds or (every > 0 and t % every == 0)
 
 
+def num_checkpoints(config: RunConfig, per_round: float, blocked: float) -> int:
+    """Return how many checkpoints a run writes if a round takes ``per_round`` seconds.
+
+    Each checkpoint blocks training for ``blocked`` seconds.
+    """
+    pace, number = Pace(60 * config.run.checkpoint_minutes, 0.0), 0
+    for t in range(1, config.run.rounds + 1):
+        if is_due_by_rounds(t, config) or pace.is_due(t * per_round):
+            pace.note(t * per_round, blocked)
+            number += 1
+    return number
+
+
 # Ranks agree on the round that they have computed by the largest of their numbers. The two lowest
 # bits of this number carry the decision to save, which therefore needs no message.
 

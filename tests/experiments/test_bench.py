@@ -5,9 +5,10 @@ import torch
 
 from remuda import config
 from remuda.errors import UserError
-from remuda.experiments import bench, timing
+from remuda.experiments import bench, saves, timing
 from remuda.training.herd import Herd
 from remuda.training.recorder import Recorder
+from remuda.training.saving import Saver
 from tests.experiments.clocks import Clock
 from tests.experiments.test_timing import configured
 
@@ -15,7 +16,7 @@ from tests.experiments.test_timing import configured
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in (bench, timing):
+    for module in (bench, saves, timing):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -48,20 +49,21 @@ def test_a_prediction_is_the_sum_of_its_parts(tiny, clock, monkeypatch, name, se
         run = config.from_dict(tiny)
     costing(clock, monkeypatch, bench, "assemble", lambda *_: 4.0)
     costing(clock, monkeypatch, Herd, "round", lambda herd, *_: 30.0 + 0.125 * herd.num_steps)
-    costing(clock, monkeypatch, Recorder, "save", lambda *_: 0.25)
+    costing(clock, monkeypatch, Saver, "save", lambda *_: 0.25)
+    costing(clock, monkeypatch, Saver, "wait", lambda *_: 0.75)
     costing(clock, monkeypatch, bench, "write_grid", lambda *_: 2.0)
     costing(clock, monkeypatch, Recorder, "end", lambda *_: 1.5)
     expected = bench.measure(run, process=3.0)
     assert (expected.num_steps, expected.rounds, expected.device) == (num_steps, 7, "cpu")
-    # Checkpoints and grids are due after rounds 2, 4, 6 and 7.
+    # Checkpoints and grids are due after rounds 2, 4, 6 and 7, and by time also after round 1.
     assert expected.parts == pytest.approx(
         {
             "start": 3 + 4,
             "rounds": 7 * (30 + num_steps * 0.125),
-            "saves": 4 * 0.25,
+            "saves": 5 * 0.25,
             "samples": 4 * 2,
             "scores": 0,
-            "end": 1.5,
+            "end": 0.75 + 1.5,  # the last checkpoint and the page
         }
     )
     assert expected.total == pytest.approx(sum(expected.parts.values()))

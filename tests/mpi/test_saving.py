@@ -70,7 +70,11 @@ def test_ranks_that_cannot_see_the_folder_take_part(tmp_path):
 
 
 def test_no_rank_needs_memory_for_more_than_its_own_rows(tmp_path):
-    """Eight members on four ranks: the whole state is four times the rows of a rank."""
+    """Eight members on four ranks: the whole state is four times the rows of a rank.
+
+    Saving needs no additional memory. Restoring needs as much as starting: the rows are created
+    one by one and then stacked.
+    """
     growths = {"save": [], "restore": []}
     for rounds in (1, 2):
         result = on_ranks(4, "tests.mpi.saving", "memory", tmp_path / "run", rounds)
@@ -79,5 +83,5 @@ def test_no_rank_needs_memory_for_more_than_its_own_rows(tmp_path):
             growths[name].append(float(growth))
             assert int(size) > 30, "large enough to see it"
     assert len(growths["save"]) == 8 and len(growths["restore"]) == 4
-    assert max(growths["save"]) < 0.3, growths
-    assert max(growths["restore"]) < 1.5, growths
+    assert max(growths["save"]) < 0.2, growths
+    assert max(growths["restore"]) < 2.2, growths

@@ -4,7 +4,7 @@ import pytest
 
 from remuda.config import RunConfig, from_dict
 from remuda.errors import UserError
-from remuda.training.pace import Pace, decide, is_due_by_rounds, vote
+from remuda.training.pace import Pace, decide, is_due_by_rounds, num_checkpoints, vote
 
 
 def test_intervals_double_up_to_the_limit():
@@ -39,6 +39,15 @@ def test_a_short_limit_holds_from_the_start():
 def test_the_last_round_always_gets_a_checkpoint(every, due):
     config = from_dict({"run": {"rounds": 7, "checkpoint_every": every}})
     assert [t for t in range(1, 8) if is_due_by_rounds(t, config)] == due
+
+
+def test_the_number_of_checkpoints_of_a_run():
+    """Rounds of 6 s: by time after rounds 2, 6, 13 (40 s), 27 (80 s), 47 and 67 (120 s)."""
+    values = {"rounds": 70, "checkpoint_minutes": 2.0}
+    assert num_checkpoints(from_dict({"run": values}), 6, 0.1) == 7
+    assert num_checkpoints(from_dict({"run": values}), 6, 7.2) == 3, "240 s lie between two"
+    every = from_dict({"run": values | {"checkpoint_every": 1}})
+    assert num_checkpoints(every, 6, 0.1) == 70
 
 
 def test_by_default_checkpoints_are_due_by_time():
