@@ -32,7 +32,7 @@ def time_saves(
             saver.save(t, state)
             submitted = time.perf_counter()
             saver.wait()
-            blocked.append(submitted - began)
+            blocked.append(submitted - began + saver.copying)
             written.append(time.perf_counter() - submitted)
     each = statistics.median(blocked[1:])
     times = pace.num_checkpoints(config, per_round, each)

@@ -32,6 +32,7 @@ class Saver:
         self.snapshots = Snapshots(herd.engine.device)
         self.background = Background("checkpoints")
         self.pace = Pace(60 * config.run.checkpoint_minutes, time.monotonic())
+        self.copying = 0.0  # seconds for which the last snapshot delayed the GPU
         self._submitted: Shard | None = None
 
     def follow(self, config: RunConfig, herd: Herd, attempt: str) -> None:
@@ -99,7 +100,8 @@ class Saver:
         self.background.submit(partial(self._write, shard, snapshot, list(leaves.server)))
 
     def _write(self, shard: Shard, snapshot: Snapshot, server: list[str]) -> None:
-        self.pace.blocked += snapshot.wait()
+        self.copying = snapshot.wait()
+        self.pace.blocked += self.copying
         checkpoints.write(self.folder, shard, snapshot, server)
         if shard.number == 0:
             manifests.prune(self.folder, shard.round, self.config.run.keep_checkpoints)
