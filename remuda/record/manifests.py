@@ -166,8 +166,8 @@ def _check_old(path: Path) -> tuple[int, bool]:
 def prune(folder: Path, t: int, keep: int) -> None:
     """Remove all but the newest ``keep`` checkpoints up to round t, and leftovers of these rounds.
 
-    If some shards of round t are still being written, its folder is left alone. Later rounds are
-    left alone too: they exist if a run continues from an older checkpoint.
+    If some shards of round t are still being written, its folder stays as it is. Later rounds stay
+    too: they exist if a run continues from an older checkpoint.
     """
     newest = {
         checkpoint.round: checkpoint for checkpoint in list_all(folder) if checkpoint.round <= t

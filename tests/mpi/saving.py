@@ -110,8 +110,8 @@ def highest():
 def main(condition, folder, rounds):
     values = VALUES
     if condition == "memory":
-        values = config.override(VALUES, ["networks.hidden=1024", "strategy.name=class-parallel"])
-        values = config.override(values, ["run.members=8", "run.checkpoint_every=1"])
+        values = config.override(VALUES, ["networks.hidden=1024", "strategy.name=fl-gan"])
+        values = config.override(values, ["run.members=16", "run.checkpoint_every=1"])
     {"fail": fail, "remote": remote, "memory": memory}[condition]()
     torch.set_num_threads(1)
     place = Path(folder)

@@ -70,10 +70,10 @@ def test_ranks_that_cannot_see_the_folder_take_part(tmp_path):
 
 
 def test_no_rank_needs_memory_for_more_than_its_own_rows(tmp_path):
-    """Eight members on four ranks: the whole state is four times the rows of a rank.
+    """Sixteen members on four ranks: the whole state is four times the rows of a rank.
 
-    Saving needs no additional memory. Restoring needs as much as starting: the rows are created
-    one by one and then stacked.
+    Saving needs no additional memory. Restoring needs as much as starting: the own rows, and two
+    single members while they are created.
     """
     growths = {"save": [], "restore": []}
     for rounds in (1, 2):
@@ -81,7 +81,7 @@ def test_no_rank_needs_memory_for_more_than_its_own_rows(tmp_path):
         assert result.returncode == 0, result.stderr
         for name, growth, size in re.findall(r"(\w+): (\S+) of (\d+) MiB", result.stdout):
             growths[name].append(float(growth))
-            assert int(size) > 30, "large enough to see it"
+            assert int(size) > 60, "large enough to see it"
     assert len(growths["save"]) == 8 and len(growths["restore"]) == 4
     assert max(growths["save"]) < 0.2, growths
-    assert max(growths["restore"]) < 2.2, growths
+    assert max(growths["restore"]) < 1.8, growths

@@ -1,5 +1,6 @@
 """Kill runs at random moments, resume them, and compare them to the bit with one never stopped."""
 
+import os
 import random
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 
 import pytest
 
+import remuda as library
 from remuda import config
 from remuda.record import Record
 from tests.training.test_run import assert_same_run
@@ -63,6 +65,41 @@ def test_kill_and_resume_is_exact(never_stopped, trial):
 @pytest.mark.parametrize("trial", range(100, 120))
 def test_kill_and_resume_is_exact_again_and_again(never_stopped, trial):
     killed_and_resumed(never_stopped, f"trial-{trial}", seed=trial)
+
+
+def trained_in_a_child(folder, seconds=None):
+    """Train or resume a run in a forked process, which starts quickly; kill it after some time."""
+    values = {**VALUES, "run": {**VALUES["run"], "checkpoint_every": 1}}
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            if (folder / "config.toml").exists():
+                library.resume(folder)
+            else:
+                library.run(config.from_dict(values), folder)
+            status = 0
+        finally:
+            os._exit(status)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.soak
+def test_a_run_that_is_killed_twenty_times_is_exact(tmp_path):
+    """Every round is saved, so that many kills come while a checkpoint is written."""
+    began, draw = time.monotonic(), random.Random(0)
+    assert trained_in_a_child(tmp_path / "whole") == 0
+    duration, num_writing = time.monotonic() - began, 0
+    for trial in range(20):
+        run = tmp_path / f"trial-{trial}"
+        trained_in_a_child(run, draw.uniform(0.1, 0.9) * duration)
+        num_writing += any((run / "checkpoints").glob("*/.shard-*"))
+        assert trained_in_a_child(run) == 0
+        assert_same_run(tmp_path / "whole", run)
+    assert num_writing > 0, "no kill came while a checkpoint was written"
 
 
 @pytest.mark.parametrize(
