@@ -39,7 +39,7 @@ for t in range(1, ROUNDS + 1):
 
 labels = torch.arange(num_classes).repeat_interleave(8)
 noise = random.normal(torch.tensor(random.key(SEED, "sample")), (len(labels), networks.latent))
-images = to_bytes(strategy.generate(context, state, noise, labels))
+images = to_bytes(strategy.generate(context, engine, state, noise, labels))
 out.mkdir(parents=True, exist_ok=True)
 save_grid(images, 8, out / "by_hand.png")
 print(f"picture: {out / 'by_hand.png'}")

@@ -26,6 +26,7 @@ from remuda.errors import (
 )
 from remuda.system.choices import lazy_exports
 from remuda.system.signals import STOP_SIGNALS
+from remuda.system.stopwatch import start_command
 
 if TYPE_CHECKING:
     from remuda.cli.commands import app
@@ -42,6 +43,7 @@ def main() -> None:
     """Run a command. Report an error that the user can fix in one sentence, with status 2."""
     # Ranks handle these signals once they are connected. A signal that arrives earlier simply ends
     # the rank, and the launcher tells the user. An exception here would make MPI abort.
+    start_command()
     stop = _Stop()
     atexit.register(gc.freeze)  # or Python searches PyTorch's objects for cycles: up to a second
     if rank_from_environment().num_ranks == 1:

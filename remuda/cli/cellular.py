@@ -8,7 +8,7 @@ from rich.table import Table
 from remuda.cli.common import CheckpointRound, DataFolder, RunFolder, app, console, say
 
 if TYPE_CHECKING:
-    from remuda.strategies.base import Mixture
+    from remuda.strategies.facts import Mixture
 
 
 @app.command("mixture")

@@ -231,7 +231,10 @@ def _describe(config: "RunConfig") -> None:
 
 
 def _print_results(folder: Path) -> None:
-    from remuda.record import Record
+    from remuda.record import Record, seconds
 
-    say(f"samples: {Record.open(folder).sample_grids()[-1]}")
+    record = Record.open(folder)
+    say(f"samples: {record.sample_grids()[-1]}")
     say(f"page:    {folder / 'index.html'}")
+    if took := seconds.describe(record.environments()[-1]):
+        say(took)

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
+import torch
 from torch import Tensor
+
+COLLECT = 0  # tag of the messages of Communicator.collect
 
 
 class LostRank(NamedTuple):
@@ -96,11 +99,34 @@ class Communicator(ABC):
     def add(self, numbers: Tensor) -> None:
         """Replace float64 numbers in host memory by their sums over all ranks."""
 
+    def collect(self, rows: Tensor, ranks: Tensor) -> Tensor:
+        """Return the rows of all ranks on rank 0; other ranks return their own rows.
+
+        ``ranks`` (n,) holds, for each of all n rows, the rank that has it. Every rank passes its
+        own rows, in the same order and in host memory.
+        """
+        if not self.is_root:
+            self.exchange({0: _bytes(rows)} if len(rows) else {}, {}, COLLECT)
+            return rows
+        whole = rows.new_empty(len(ranks), *rows.shape[1:])
+        whole[ranks == 0] = rows
+        others = [rank for rank in torch.unique(ranks).tolist() if rank != 0]
+        parts = {rank: whole[ranks == rank] for rank in others}
+        self.exchange({}, {rank: _bytes(part) for rank, part in parts.items()}, COLLECT)
+        for rank, part in parts.items():
+            whole[ranks == rank] = part
+        return whole
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: Any) -> None:
         return None
+
+
+def _bytes(rows: Tensor) -> Tensor:
+    """View contiguous rows as bytes."""
+    return rows.contiguous().flatten().view(torch.uint8)
 
 
 class SingleProcess(Communicator):

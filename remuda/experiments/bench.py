@@ -19,7 +19,7 @@ from remuda.errors import UserError
 from remuda.experiments.expectation import Expectation, Repeated
 from remuda.experiments.saves import time_saves
 from remuda.experiments.timing import Track, rounds_per_exchange, time_programs, time_rounds
-from remuda.model.samples import write_grid
+from remuda.model.samples import draw_grid
 from remuda.model.scoring import score_round
 from remuda.record import Record
 from remuda.system.text import Notify, ignore
@@ -111,18 +111,17 @@ class _Notes(Progress):
 
 
 def _time_samples(herd: Herd, config: RunConfig, track: Track) -> Repeated:
-    whole, record = herd.collect(track.state), track.recorder.record
+    """Time generating a grid; a run writes it in the background."""
 
     def draw() -> None:
-        t = next(track.numbers)
-        write_grid(herd.model(whole, t), record.sample_path(t))
+        draw_grid(herd.model(track.state, next(track.numbers)))
 
     return _repeat(draw, _times(config.run.sample_every, config.run.rounds))
 
 
 def _time_scores(herd: Herd, config: RunConfig, track: Track) -> Repeated:
     """Time an evaluation, after one that computes what the cache lacks about the real images."""
-    recorder, model = track.recorder, herd.model(herd.collect(track.state), next(track.numbers))
+    recorder, model = track.recorder, herd.model(track.state, next(track.numbers))
     evaluator, samples = recorder.evaluator, config.scores.samples
     if evaluator is None:
         return Repeated(0, 0.0)

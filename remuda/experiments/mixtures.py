@@ -16,7 +16,7 @@ from remuda.record import Record
 from remuda.record.checkpoints import Leaves
 from remuda.scores.base import Value
 from remuda.scores.evaluator import Evaluator
-from remuda.strategies.base import Mixture
+from remuda.strategies.facts import Mixture
 from remuda.system.devices import find_device
 from remuda.system.text import Notify, ignore
 from remuda.tensors import trees

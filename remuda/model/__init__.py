@@ -13,11 +13,12 @@ from remuda.system.choices import lazy_exports
 if TYPE_CHECKING:
     from remuda.model.model import Model, load
     from remuda.model.pictures import save_grid, to_picture
-    from remuda.model.samples import write_grid, write_samples
+    from remuda.model.samples import draw_grid, write_grid, write_samples
     from remuda.model.scoring import make_evaluator, score, score_model, score_round
 
 __all__ = [
     "Model",
+    "draw_grid",
     "load",
     "make_evaluator",
     "save_grid",
@@ -34,7 +35,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "model": ["Model", "load"],
         "pictures": ["save_grid", "to_picture"],
-        "samples": ["write_grid", "write_samples"],
+        "samples": ["draw_grid", "write_grid", "write_samples"],
         "scoring": ["make_evaluator", "score", "score_model", "score_round"],
     },
 )

@@ -3,8 +3,8 @@
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from remuda.data.images import to_bytes
-from remuda.engines import Stacked
+from remuda.engines import Communicator, Engine, SingleProcess, Stacked
 from remuda.errors import UserError
+from remuda.gan import Pair
+from remuda.gan.sampling import sample_rows
 from remuda.record import DataFacts, Record, checkpoints
 from remuda.strategies import Context, Strategy
 from remuda.system.devices import find_device
@@ -28,13 +30,20 @@ CHUNK = {"cpu": 512, "cuda": 8192}
 Labels = None | int | str | Sequence[int | str] | Tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Model:
-    """A strategy with the state of all its members. Sampling does not need the data."""
+    """A strategy with a state. Sampling does not need the data.
+
+    In a job of several ranks, each rank generates the images of the members that it hosts. Rank 0
+    samples the model and then calls ``dismiss``; the other ranks call ``assist``. Only images
+    travel between ranks.
+    """
 
     strategy: Strategy
     context: Context
     state: Any
+    engine: Engine  # hosts the members of this state
+    communicator: Communicator = field(default_factory=SingleProcess)
     facts: DataFacts
     num_labels: int  # labels that ``sample`` accepts; 0 if the model is unconditional
     round: int
@@ -50,20 +59,54 @@ class Model:
 
     def generate(self, labels: Tensor, seed: int) -> Tensor:
         """Return one image for each label."""
-        device = trees.leaves(self.state)[0].device
+        self.communicator.all_gather([seed, labels.tolist()])
+        return self._generate(labels, seed)
+
+    def assist(self) -> None:
+        """Generate images of the members hosted here whenever rank 0 asks for them."""
+        while (request := self.communicator.all_gather(None)[0]) is not None:
+            seed, labels = request
+            with suppress(UserError):  # rank 0 reports it
+                self._generate(torch.tensor(labels), seed)
+
+    def dismiss(self) -> None:
+        """Tell the ranks that call ``assist`` that rank 0 needs no more images."""
+        self.communicator.all_gather(None)
+
+    def _generate(self, labels: Tensor, seed: int) -> Tensor:
+        device = self.engine.device
         key = torch.tensor(random.key(seed, "sample"), device=device)
         noise = random.normal(key, (len(labels), self.context.gan.networks.latent))
         labels = labels.to(device)
+        generators = self.strategy.generators(self.engine, self.state)
+        authors = self.strategy.authors(self.engine, self.state, noise, labels).cpu()
+        # Rank 0 decides who generates what: on another kind of processor, the last bit of the
+        # noise may differ, and with it a choice that depends on the noise.
+        own = [authors.tolist() if self.communicator.is_root else None, list(self.engine.members)]
+        everyone = self.communicator.all_gather(own)
+        authors = torch.tensor(everyone[0][0])
+        host, row = (torch.full((self.engine.size,), -1) for _ in range(2))
+        for rank, (_, members) in enumerate(everyone):
+            host[members] = rank
+            row[members] = torch.arange(len(members))
         chunks = []
-        for part in torch.arange(len(labels), device=device).split(CHUNK[device.type]):
-            with tf32(True) if device.type == "cuda" else nullcontext():  # as in training
-                images = self.strategy.generate(self.context, self.state, noise[part], labels[part])
-            if not images.isfinite().all():
-                raise UserError(
-                    f"the model of round {self.round} generates NaN: use an earlier checkpoint"
-                )
-            chunks.append((images if self.facts.is_points else to_bytes(images)).cpu())
+        for part in torch.arange(len(labels)).split(CHUNK[device.type]):
+            ranks = host[authors[part]]
+            mine = part[ranks == self.communicator.rank]
+            rows = row[authors[mine]].to(device)
+            images = self._sample_rows(generators, rows, noise[mine], labels[mine])
+            chunks.append(self.communicator.collect(images, ranks))
         return torch.cat(chunks)
+
+    def _sample_rows(self, generators: Pair, rows: Tensor, noise: Tensor, labels: Tensor) -> Tensor:
+        """Return the images of pairs hosted here, as bytes or points; raise if any rank has NaN."""
+        with tf32(True) if noise.device.type == "cuda" else nullcontext():  # as in training
+            images = sample_rows(self.context.gan, generators, rows, noise, labels)
+        if self.communicator.max_over_ranks(int(not images.isfinite().all())):
+            raise UserError(
+                f"the model of round {self.round} generates NaN: use an earlier checkpoint"
+            )
+        return (images if self.facts.is_points else to_bytes(images)).cpu()
 
     def draw_labels(self, n: int, seed: int = 0) -> Tensor:
         """Draw n labels from p(y), the class frequencies of the training data.
@@ -153,7 +196,16 @@ def load(
     context = strategy.prepare(config.networks, facts.shape, num_classes, config.run.seed)
     # The number of members may have changed since the checkpoint was written.
     num_members = len(checkpoints.members(chosen))
+    engine = Stacked(num_members, find_device(device))
     like = trees.to(strategy.init(context, Stacked(num_members)), "meta")
-    state = checkpoints.load(chosen, strategy, like, find_device(device))
+    state = checkpoints.load(chosen, strategy, like, engine.device)
     num_labels = strategy.num_labels(context.gan, num_members)
-    return Model(strategy, context, state, facts, num_labels, chosen.round)
+    return Model(
+        strategy=strategy,
+        context=context,
+        state=state,
+        engine=engine,
+        facts=facts,
+        num_labels=num_labels,
+        round=chosen.round,
+    )

@@ -52,8 +52,11 @@ def _write_folder(model: Model, images: Tensor, labels: Tensor, target: Path) ->
         to_picture(image).save(folder / f"{i:06d}.png")
 
 
-def write_grid(model: Model, path: Path) -> None:
-    """Write a grid with one row per label, or 8 x 8 images; use the same noise in every round."""
+def draw_grid(model: Model) -> tuple[Tensor, int]:
+    """Draw one row of images per label, or 8 x 8 images; use the same noise in every round.
+
+    Return the images and the number of columns.
+    """
     num_rows = min(model.num_labels, MAX_GRID_ROWS)
     columns = 10 if num_rows else COLUMNS
     if model.facts.is_points:
@@ -62,4 +65,9 @@ def write_grid(model: Model, path: Path) -> None:
         labels = torch.arange(num_rows).repeat_interleave(columns)
     else:
         labels = torch.zeros(columns * columns, dtype=torch.int64)
-    save_grid(model.generate(labels, seed=0), columns, path)
+    return model.generate(labels, seed=0), columns
+
+
+def write_grid(model: Model, path: Path) -> None:
+    """Write the images of ``draw_grid`` to a PNG file."""
+    save_grid(*draw_grid(model), path)

@@ -113,6 +113,12 @@ class Record(Reader):
         entries = [*self.environments(), environment]
         disk.write_text(self.folder / "environment.json", json.dumps(entries, indent=1))
 
+    def set_seconds(self, seconds: dict[str, float]) -> None:
+        """Record where the time of this start or resume went, in its entry."""
+        entries = self.environments()
+        entries[-1]["seconds"] = seconds
+        disk.write_text(self.folder / "environment.json", json.dumps(entries, indent=1))
+
     # Files with one JSON object per line
 
     def add_round(self, line: dict[str, Any]) -> None:

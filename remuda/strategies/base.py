@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -13,8 +13,10 @@ from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Pieces, Scan
 from remuda.errors import UserError
 from remuda.gan import GAN, Pair
+from remuda.gan.sampling import sample_rows
 from remuda.networks import Networks
 from remuda.population import derangement
+from remuda.strategies.facts import Mixture, TrafficPlan
 from remuda.strategies.settings import Settings
 from remuda.tensors import random
 from remuda.tensors.functions import Partial
@@ -37,27 +39,6 @@ class Context:
     seed: int
     shares: tuple[int, ...] = ()  # number of images of each member; empty if not needed
     features: FeatureExtractor = pixels  # used to compare images
-
-
-class TrafficPlan(NamedTuple):
-    """The settings that decide how much MD-GAN and FL-GAN send."""
-
-    num_fake_batches: int = 1  # batches that MD-GAN's server generates per iteration
-    epochs: int = 1  # local epochs between two swaps or averagings
-    swaps: bool = True  # whether discriminators are swapped at all
-    epochs_per_round: int = 1  # local epochs in a round
-
-
-class Mixture(NamedTuple):
-    """The mixture of generators of one cell's neighbourhood."""
-
-    cell: int
-    row: int
-    column: int
-    weights: dict[int, float]  # by cell id; the cell itself comes first
-    distance: float  # from real images, in the round of this state
-    is_alive: bool
-    is_best: bool  # whether the model samples from this mixture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +98,25 @@ class Strategy(Settings, ABC):
     ) -> tuple[Any, Metrics]:
         """Run round t and return the new state and the metrics of every member."""
 
+    # The model. Every process calls these methods with the same noise and labels.
+
     @abstractmethod
-    def generate(self, context: Context, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
-        """Return images (n, C, H, W) in [-1, 1]. The state must contain all members."""
+    def authors(self, engine: Engine, state: Any, noise: Tensor, labels: Tensor) -> Tensor:
+        """Return, for each image, the position of the member that generates it, (n,)."""
+
+    def generators(self, engine: Engine, state: Any) -> Pair:
+        """Return the pairs that generate images; row i belongs to ``engine.members[i]``.
+
+        Only rows of authors are used.
+        """
+        return state
+
+    def generate(
+        self, context: Context, engine: Engine, state: Any, noise: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Return images (n, C, H, W) in [-1, 1]. The engine must host all members."""
+        authors = self.authors(engine, state, noise, labels)
+        return sample_rows(context.gan, self.generators(engine, state), authors, noise, labels)
 
     # The size of the population
 

@@ -27,18 +27,19 @@ from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Scan
 from remuda.errors import UserError
-from remuda.gan import GAN
+from remuda.gan import GAN, Pair
 from remuda.gan.contest import Contest, Drawing, Sides, Turns
 from remuda.population import mixture, survivors
 from remuda.population.topology import Links, neighbourhoods, read_schedule, scheduled_links
-from remuda.strategies.base import Context, Metrics, Mixture, Strategy
+from remuda.strategies.base import Context, Metrics, Strategy
 from remuda.strategies.evolution import Evolution
+from remuda.strategies.facts import Mixture
 from remuda.strategies.mixtures import (
     MixtureSearch,
     Neighbourhoods,
-    best_mixture,
+    centres,
     describe_mixtures,
-    sample_mixture,
+    draw_authors,
 )
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
@@ -270,11 +271,11 @@ class Cellular(Strategy):
         """The search that evolves the weights of mixtures."""
         return MixtureSearch(self.mixture_samples, self.mixture_mutation)
 
-    def generate(self, context: Context, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:
-        cell = best_mixture(state.distance, state.alive)
-        around, weights = state.around[cell], state.weights[cell]
-        generators = state.sides.generators
-        return sample_mixture(context.gan, generators, around, weights, noise, labels)
+    def authors(self, engine: Engine, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:
+        return draw_authors(engine, state.around, state.weights, state.distance, state.alive, noise)
+
+    def generators(self, engine: Engine, state: Cell) -> Pair:
+        return centres(state.sides.generators)
 
     def mixtures(self, state: Cell) -> list[Mixture]:
         _, around, weights, distance, alive = state

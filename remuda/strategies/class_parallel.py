@@ -14,7 +14,6 @@ generative adversarial neural networks on image data", 2021 (DC-CGAN), and M. Lu
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from remuda.data.batches import Batch
@@ -22,7 +21,6 @@ from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import GAN, Pair
 from remuda.strategies.base import Context, Metrics, Strategy
-from remuda.tensors import trees
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +48,5 @@ class ClassParallel(Strategy):
     ) -> tuple[Pair, Metrics]:
         return self.train_pairs(context, engine, state, real, t)
 
-    def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        images = noise.new_empty(len(noise), *context.gan.shape)
-        for label in torch.unique(labels).tolist():
-            mine = labels == label
-            images[mine] = context.gan.sample(trees.row(state, label), noise[mine], labels[mine])
-        return images
+    def authors(self, engine: Engine, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        return labels

@@ -25,7 +25,8 @@ from remuda.gan import Pair, Player
 from remuda.gan.lipschitz import vector_names
 from remuda.gan.optimizers import Moments
 from remuda.networks.layers import BatchNorm2d
-from remuda.strategies.base import Context, Metrics, Strategy, TrafficPlan
+from remuda.strategies.base import Context, Metrics, Strategy
+from remuda.strategies.facts import TrafficPlan
 from remuda.strategies.md_gan import WORKERS
 from remuda.tensors import random, trees
 from remuda.tensors.trees import Tree
@@ -132,19 +133,24 @@ class FLGAN(Strategy):
         """Give each new member a copy of another member's pair."""
         return [member % old_size for member in range(size)]
 
-    def generate(self, context: Context, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
-        """Generate images with the server's generator, the mean of all members' generators.
-
-        If generators are not averaged, the members' generators take turns.
-        """
-        num_members = trees.leaves(state)[0].shape[0]
+    def authors(self, engine: Engine, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+        """Let the members take turns; if generators are averaged, all images come from the mean."""
         if self.sync != "discriminator":
-            return context.gan.sample(trees.map(_mean_row, state), noise, labels)
-        images = noise.new_empty(len(noise), *context.gan.shape)
-        for member in range(num_members):
-            mine = torch.arange(len(noise), device=noise.device) % num_members == member
-            images[mine] = context.gan.sample(trees.row(state, member), noise[mine], labels[mine])
-        return images
+            return torch.zeros_like(labels)
+        return torch.arange(len(labels), device=labels.device) % engine.size
+
+    def generators(self, engine: Engine, state: Pair) -> Pair:
+        """Return the server's generator, the mean of all members' generators, if it has one.
+
+        Tensors that stay local are averaged here as well.
+        """
+        if self.sync == "discriminator":
+            return state
+        generator, _, average = state
+        used = generator.params, generator.buffers, average
+        params, buffers, average = engine.mean(used, torch.ones(engine.size))
+        generator = generator._replace(params=params, buffers=buffers)
+        return state._replace(generator=generator, average=average)
 
 
 def norm_names(network: nn.Module) -> set[str]:
@@ -165,7 +171,3 @@ def _mean_except(
 
 def _if_active(active: Tensor, new: Tree, old: Tree) -> Tree:
     return trees.map(lambda a, b: torch.where(active, a, b), new, old)
-
-
-def _mean_row(leaf: Tensor) -> Tensor:
-    return leaf.double().mean(0).to(leaf.dtype) if leaf.is_floating_point() else leaf[0]

@@ -29,7 +29,8 @@ from remuda.gan import Pair, Player
 from remuda.gan.players import update_average
 from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
-from remuda.strategies.base import Context, Metrics, Strategy, TrafficPlan
+from remuda.strategies.base import Context, Metrics, Strategy
+from remuda.strategies.facts import TrafficPlan
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
 
@@ -278,9 +279,15 @@ class MDGAN(Strategy):
             )
         return [worker % old_size for worker in range(size)]
 
-    def generate(self, context: Context, state: State, noise: Tensor, labels: Tensor) -> Tensor:
-        pair = Pair(state.server.generator, state.workers, state.server.average)
-        return context.gan.sample(pair, noise, labels)
+    def authors(self, engine: Engine, state: State, noise: Tensor, labels: Tensor) -> Tensor:
+        return torch.zeros_like(labels)
+
+    def generators(self, engine: Engine, state: State) -> Pair:
+        """Return the server's generator as row 0; no other process has it."""
+        return engine.gather(
+            lambda server: trees.stack([Pair(server.generator, server.generator, server.average)]),
+            state.server,
+        )
 
 
 def batch_places(alive: Tensor, k: int) -> Tensor:

@@ -14,10 +14,11 @@ from torch import Tensor
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine
-from remuda.gan import GAN, Pair
+from remuda.gan import Pair
 from remuda.gan.contest import Generator
 from remuda.population import mixture
-from remuda.strategies.base import Context, Mixture
+from remuda.strategies.base import Context
+from remuda.strategies.facts import Mixture
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
 
@@ -125,17 +126,21 @@ def centre(generators: Generator) -> Pair:
     return Pair(first.player, first.player, first.average)
 
 
-def sample_mixture(
-    gan: GAN, generators: Generator, around: Tensor, weights: Tensor, noise: Tensor, labels: Tensor
+def centres(generators: Generator) -> Pair:
+    """Return the first generator of every cell hosted here, as pairs that can be sampled."""
+    first = trees.map(lambda leaf: leaf[:, 0], generators)
+    return Pair(first.player, first.player, first.average)
+
+
+def draw_authors(
+    engine: Engine, around: Tensor, weights: Tensor, distance: Tensor, alive: Tensor, noise: Tensor
 ) -> Tensor:
-    """Return images from one cell's mixture; ``around`` and ``weights`` have the shape (s,)."""
-    slots = mixture.draw(weights, noise)
-    images = noise.new_empty(len(noise), *gan.shape)
-    for slot in torch.unique(slots).tolist():
-        mine = slots == slot
-        pair = centre(trees.row(generators, int(around[slot])))
-        images[mine] = gan.sample(pair, noise[mine], labels[mine])
-    return images
+    """Draw, for each row of noise, a cell from the best mixture; the tables have a row per cell."""
+    everyone = torch.arange(engine.size).expand(engine.size, -1)
+    distance, alive = trees.row(engine.take((distance, alive), everyone), 0)
+    best = torch.full((engine.size,), best_mixture(distance, alive))
+    around, weights = trees.row(engine.take((around, weights), best), 0)
+    return around[mixture.draw(weights, noise)]
 
 
 def best_mixture(distance: Tensor, alive: Tensor) -> int:

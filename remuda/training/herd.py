@@ -68,11 +68,6 @@ class Herd:
             return [saved.index(member) for member in self.member_ids]
         return self.strategy.resize(len(saved), self.engine.size)
 
-    def collect(self, state: Any) -> Any:
-        """Return the state of all members on rank 0. Other ranks must not use the result."""
-        rows = self._unmetered.gather(lambda _, rows: rows, (), self.strategy.rows(state))
-        return self.strategy.with_rows(state, rows)
-
     def round(self, state: Any, t: int) -> tuple[Any, dict[str, list[float]]]:
         """Run round t. Return the new state and, on rank 0, the metrics of all members."""
         state, metrics = self.step(state, t)
@@ -107,5 +102,14 @@ class Herd:
         return {name: round(seconds, 4) for name, seconds in self.engine.seconds.items()}
 
     def model(self, state: Any, t: int) -> Model:
-        """Return the model after round t. ``state`` must contain all members."""
-        return Model(self.strategy, self.context, state, self.facts, self.num_labels, t)
+        """Return the model after round t."""
+        return Model(
+            strategy=self.strategy,
+            context=self.context,
+            state=state,
+            engine=self._unmetered,
+            communicator=self.communicator,
+            facts=self.facts,
+            num_labels=self.num_labels,
+            round=t,
+        )

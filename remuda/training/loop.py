@@ -119,9 +119,9 @@ def open_record(session: Session, training: Training) -> Training:
         if is_root and not session.is_new:
             is_part = bool(config.run.lost) or not training.is_divided
             record.expect(herd.facts, is_part=config.data.is_per_rank and is_part)
-        recorder = new_recorder(record, config, herd, session.progress)
+        recorder = new_recorder(record, config, herd, session.progress, session.stopwatch)
         session.resources.enter_context(recorder)
-        saver = Saver(training.folder / "checkpoints", config, herd, recorder.note)
+        saver = Saver(training.folder / "checkpoints", config, herd, recorder.note, recorder.finish)
         session.resources.enter_context(saver)
     recorder.follow(config, herd)
     saver.follow(config, herd, training.attempt)
@@ -218,9 +218,10 @@ def keep(session: Session, training: Training) -> Training:
     assert herd is not None and reached is not None and recorder is not None
     t, config = reached.round, training.config
     if t > 0 and is_show_due(t, config):
-        recorder.show(t, herd.collect(reached.state))
+        recorder.show(herd.model(reached.state, t))
     if training.is_due or is_due_by_rounds(t, config):
-        save(training)
+        with session.stopwatch.timed("save"):
+            save(training)
     return replace(training, phase=failures.next_phase(session, training), is_due=False)
 
 
@@ -237,8 +238,11 @@ def save(training: Training) -> None:
 
 def finish(session: Session, training: Training) -> Training:
     """Wait for the other ranks. No rank leaves before everything is saved."""
-    assert training.saver is not None
-    training.saver.wait()
+    assert training.recorder is not None and training.saver is not None
+    with session.stopwatch.timed("show"):
+        training.recorder.finish()
+    with session.stopwatch.timed("save"):
+        training.saver.wait()
     session.communicator.finish()
     training.saver.finish()
     return replace(training, phase=Phase.DONE)

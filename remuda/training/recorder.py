@@ -10,14 +10,20 @@ from typing import Any, Self
 from remuda.config import RunConfig
 from remuda.engines import LostRank
 from remuda.errors import Interrupted, UserError
-from remuda.model.samples import write_grid
+from remuda.model.model import Model
+from remuda.model.pictures import save_grid
+from remuda.model.samples import draw_grid
 from remuda.model.scoring import make_evaluator, score_round
 from remuda.record import Record, environment
 from remuda.record.checkpoints import Checkpoint
 from remuda.reports import page as report
+from remuda.system.background import Background
+from remuda.system.stopwatch import Stopwatch
 from remuda.system.text import count
 from remuda.training.herd import Herd
 from remuda.training.progress import EventFiles, Progress, Several
+
+BACKLOG = 4  # pictures that may wait to be written
 
 
 class NoRecorder:
@@ -40,11 +46,15 @@ class NoRecorder:
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         """Record the metrics of all members in round t."""
 
-    def show(self, t: int, state: Any) -> None:
-        """Draw the samples and compute the scores that are due after round t but missing.
+    def show(self, model: Model) -> None:
+        """Draw the samples and compute the scores that are due after a round but missing.
 
-        ``state`` must contain all members.
+        Every rank generates the images of its own members.
         """
+        model.assist()
+
+    def finish(self) -> None:
+        """Wait until all pictures are written. Any thread may call this."""
 
     def end(self) -> None:
         """Write the report page at the end of the run."""
@@ -62,19 +72,29 @@ class NoRecorder:
 class Recorder(NoRecorder):
     """The recorder of rank 0."""
 
-    def __init__(self, record: Record, config: RunConfig, herd: Herd, progress: Progress):
+    def __init__(
+        self,
+        record: Record,
+        config: RunConfig,
+        herd: Herd,
+        progress: Progress,
+        stopwatch: Stopwatch | None = None,
+    ):
         if config.run.tensorboard:
             progress = Several(progress, EventFiles(record.folder / "tensorboard"))
+        self.stopwatch = stopwatch or Stopwatch()
         self.record, self.config, self.herd, self.progress = record, config, herd, progress
         self.evaluator = None
         self.images = 0  # real images that the members have used so far
         self.has_begun = False
+        self.pictures = Background("pictures", BACKLOG)
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.record.locked())
             stack.enter_context(self.progress)
+            stack.enter_context(self.pictures)
             self._resources = stack.pop_all()
         return self
 
@@ -102,6 +122,7 @@ class Recorder(NoRecorder):
         self.config, self.herd = config, herd
 
     def begin(self, reached: int) -> None:
+        self.pictures.wait()  # a later round's picture may be among them
         self.record.forget_rounds_after(reached)
         engine, num_ranks = self.herd.engine, self.herd.communicator.num_ranks
         if not self.has_begun:  # may raise, so it comes before anything is written
@@ -118,6 +139,7 @@ class Recorder(NoRecorder):
         if not self.has_begun:
             self.has_begun = True
             self.progress.start(self.record.folder, rounds, reached, engine.size)
+            self.stopwatch.add("start", self.stopwatch.total)
             return
         where = f"{count(engine.size, 'member')} on {count(num_ranks, 'rank')}"
         start = f" from round {reached + 1}" if reached < rounds else ""
@@ -136,6 +158,8 @@ class Recorder(NoRecorder):
         )
 
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
+        self.pictures.check()
+        self.stopwatch.add("rounds", seconds)
         self._refuse_divergence(metrics, t)
         herd, traffic = self.herd, self.herd.traffic()
         self.images += herd.images_per_round
@@ -167,19 +191,34 @@ class Recorder(NoRecorder):
                         f"learning rates or change the loss with --set{intact}"
                     )
 
-    def show(self, t: int, state: Any) -> None:
-        run, scores, path = self.config.run, self.config.scores, self.record.sample_path(t)
-        if is_due(t, run.sample_every, run.rounds) and not path.exists():
-            write_grid(self.herd.model(state, t), path)
-        if self.evaluator is None or not is_due(t, scores.every, run.rounds):
-            return
-        if not self.record.has_scores(t):
-            model = self.herd.model(state, t)
-            score_round(self.record, model, self.evaluator, scores.samples, self.progress.note)
+    def show(self, model: Model) -> None:
+        t, run, scores = model.round, self.config.run, self.config.scores
+        with self.stopwatch.timed("show"):
+            path = self.record.sample_path(t)
+            if is_due(t, run.sample_every, run.rounds) and not path.exists():
+                images, columns = draw_grid(model)
+                self.pictures.submit(lambda: save_grid(images, columns, path))
+            evaluator = self.evaluator
+            is_score_due = is_due(t, scores.every, run.rounds) and not self.record.has_scores(t)
+            if evaluator is not None and is_score_due:
+                score_round(self.record, model, evaluator, scores.samples, self.progress.note)
+            model.dismiss()
+
+    def finish(self) -> None:
+        self.pictures.wait()
 
     def end(self) -> None:
+        with self.stopwatch.timed("show"):
+            self.finish()
+        self._record_seconds()  # the page shows them
+        with self.stopwatch.timed("page"):
+            report.write(self.record.folder)
+        self._record_seconds()
         self.has_begun = True  # a message has named the folder, so keep it
-        report.write(self.record.folder)
+
+    def _record_seconds(self) -> None:
+        if self.has_begun:  # otherwise, environment.json has no entry for this start
+            self.record.set_seconds(self.stopwatch.report())
 
     def note(self, text: str) -> None:
         self.progress.note(text)
@@ -196,8 +235,10 @@ def is_show_due(t: int, config: RunConfig) -> bool:
     return is_due(t, config.run.sample_every, rounds) or is_due(t, config.scores.every, rounds)
 
 
-def new_recorder(record: Record, config: RunConfig, herd: Herd, progress: Progress) -> NoRecorder:
+def new_recorder(
+    record: Record, config: RunConfig, herd: Herd, progress: Progress, stopwatch: Stopwatch
+) -> NoRecorder:
     """Return the recorder of this rank."""
     if herd.communicator.is_root:
-        return Recorder(record, config, herd, progress)
+        return Recorder(record, config, herd, progress, stopwatch)
     return NoRecorder()

@@ -5,6 +5,7 @@ is complete or absent, and a checkpoint exists when all its shards do.
 """
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -25,8 +26,15 @@ from remuda.training.pace import Pace
 class Saver:
     """Saves the rows of this process, and on rank 0 those of ranks that cannot see the folder."""
 
-    def __init__(self, folder: Path, config: RunConfig, herd: Herd, notify: Notify):
-        self.folder, self.notify = folder, notify  # the folder of the checkpoints
+    def __init__(
+        self,
+        folder: Path,  # of the checkpoints
+        config: RunConfig,
+        herd: Herd,
+        notify: Notify,
+        settle: Callable[[], None] = lambda: None,  # waits for files of earlier rounds
+    ):
+        self.folder, self.notify, self.settle = folder, notify, settle
         self.remote = frozenset[int]()  # original numbers of the ranks that cannot see the folder
         self.config, self.herd, self.attempt = config, herd, ""
         self.snapshots = Snapshots(herd.engine.device)
@@ -102,6 +110,7 @@ class Saver:
     def _write(self, shard: Shard, snapshot: Snapshot, server: list[str]) -> None:
         self.copying = snapshot.wait()
         self.pace.blocked += self.copying
+        self.settle()  # a resume does not draw pictures of rounds before the checkpoint again
         checkpoints.write(self.folder, shard, snapshot, server)
         if shard.number == 0:
             manifests.prune(self.folder, shard.round, self.config.run.keep_checkpoints)

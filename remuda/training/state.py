@@ -13,6 +13,7 @@ from remuda.cluster.heartbeats import Heartbeat
 from remuda.config import RunConfig
 from remuda.engines import Communicator
 from remuda.record import Record
+from remuda.system.stopwatch import Stopwatch
 from remuda.training.herd import Herd
 from remuda.training.progress import Progress
 from remuda.training.recorder import NoRecorder
@@ -71,6 +72,7 @@ class Session:
     progress: Progress
     is_new: bool  # a new run, not a resumed one
     action: Action
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
     resources: ExitStack = field(default_factory=ExitStack)  # the recorder and the saver
     heartbeats: ExitStack = field(default_factory=ExitStack)
 

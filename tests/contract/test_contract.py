@@ -55,7 +55,7 @@ class Small:
         return self.strategy.init(self.context, self.engine)
 
     def generate(self, state, noise, labels):
-        return self.strategy.generate(self.context, state, noise, labels)
+        return self.strategy.generate(self.context, self.engine, state, noise, labels)
 
     def train(self, rounds, state=None, start=0):
         state = self.start() if state is None else state

@@ -51,7 +51,7 @@ def test_a_prediction_is_the_sum_of_its_parts(tiny, clock, monkeypatch, name, se
     costing(clock, monkeypatch, Herd, "round", lambda herd, *_: 30.0 + 0.125 * herd.num_steps)
     costing(clock, monkeypatch, Saver, "save", lambda *_: 0.25)
     costing(clock, monkeypatch, Saver, "wait", lambda *_: 0.75)
-    costing(clock, monkeypatch, bench, "write_grid", lambda *_: 2.0)
+    costing(clock, monkeypatch, bench, "draw_grid", lambda *_: 2.0)
     costing(clock, monkeypatch, Recorder, "end", lambda *_: 1.5)
     expected = bench.measure(run, process=3.0)
     assert (expected.num_steps, expected.rounds, expected.device) == (num_steps, 7, "cpu")

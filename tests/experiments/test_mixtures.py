@@ -10,7 +10,8 @@ from remuda.experiments import mixtures
 from remuda.population import mixture
 from remuda.record import Record
 from remuda.strategies import Cellular
-from remuda.strategies.mixtures import sample_mixture
+from remuda.strategies.mixtures import centres
+from remuda.tensors import trees
 from remuda.training.assemble import assemble
 from tests.cli.test_cli import in_process
 
@@ -68,11 +69,13 @@ def test_a_model_of_one_cell_draws_from_its_mixture(trained):
     noise, labels = torch.randn(9, 8), torch.zeros(9, dtype=torch.int64)
     for cell in range(6):
         mine = mixtures.only(model, cell)
-        images = mine.strategy.generate(mine.context, mine.state, noise, labels)
-        around, weights = model.state.around[cell], model.state.weights[cell]
-        generators = model.state.sides.generators
-        expected = sample_mixture(model.context.gan, generators, around, weights, noise, labels)
-        assert torch.equal(images, expected)
+        images = mine.strategy.generate(mine.context, mine.engine, mine.state, noise, labels)
+        slots = mixture.draw(model.state.weights[cell], noise)
+        pairs = centres(model.state.sides.generators)
+        for i, author in enumerate(model.state.around[cell][slots].tolist()):
+            pair = trees.row(pairs, author)
+            expected = model.context.gan.sample(pair, noise[i : i + 1], labels[i : i + 1])
+            assert torch.allclose(images[i : i + 1], expected, atol=1e-6)
 
 
 def test_each_mixture_is_scored_by_the_runs_protocol(trained):

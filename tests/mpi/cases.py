@@ -18,9 +18,11 @@ from remuda.config import EngineConfig
 from remuda.data import Dataset, partition
 from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
-from remuda.engines import Metered, MPIEngine, Stacked
+from remuda.engines import Metered, MPIEngine, SingleProcess, Stacked
 from remuda.errors import UserError
+from remuda.model import Model
 from remuda.networks import DCGAN, MLP
+from remuda.record import DataFacts
 from remuda.strategies import STRATEGIES
 from remuda.tensors import trees
 
@@ -45,7 +47,10 @@ def toy_data():
 
 
 def train(name, make_engine, size, networks, rounds=2, **settings):
-    """Train a strategy on an engine; return its whole state and all members' metrics at rank 0."""
+    """Train a strategy on an engine.
+
+    Return its whole state, all members' metrics, and some images, all at rank 0.
+    """
     if name == "cellular":
         height, width = GRIDS[size]
         settings = {"height": height, "width": width, "mixture_samples": 8, **settings}
@@ -69,19 +74,43 @@ def train(name, make_engine, size, networks, rounds=2, **settings):
             assert trees.equal(after, again), "a round can run again"
         state = after
         reports.append(engine.gather(lambda _, rows: rows, (), metrics))
+    images = generate(strategy, context, engine, state)
     rows = engine.gather(lambda _, rows: rows, (), strategy.rows(state))
-    return strategy.with_rows(state, rows), reports
+    return strategy.with_rows(state, rows), reports, images
+
+
+def generate(strategy, context, engine, state):
+    """Generate 30 images at rank 0; each rank generates those of its own members."""
+    model = Model(
+        strategy=strategy,
+        context=context,
+        state=state,
+        engine=engine,
+        communicator=getattr(engine, "communicator", SingleProcess()),
+        facts=DataFacts(name="toy", shape=(1, 8, 8), classes=list("abcdef"), counts=[1] * 6),
+        num_labels=strategy.num_labels(context.gan, engine.size),
+        round=2,
+    )
+    if not model.communicator.is_root:
+        return model.assist()
+    images = model.generate(torch.arange(30) % max(1, model.num_labels), seed=4)
+    model.dismiss()
+    return images
 
 
 def check_strategy(communicator, name, size, networks, **settings):
     def mpi_engine(size, grid):
         return MPIEngine(communicator, size, grid=grid)
 
-    state, reports = train(name, mpi_engine, size, networks, **settings)
+    state, reports, images = train(name, mpi_engine, size, networks, **settings)
     if not communicator.is_root:
         assert all(report == () for report in reports)
         return
-    expected, lines = train(name, lambda size, _: Stacked(size), size, networks, **settings)
+    expected, lines, pictures = train(
+        name, lambda size, _: Stacked(size), size, networks, **settings
+    )
+    difference = (images.int() - pictures.int()).abs().max()
+    assert difference <= 1, (name, size, networks, difference)  # rounding of the states
     for (leaf, a), (_, b) in zip(*map(trees.named_leaves, (expected, state)), strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype, leaf
         assert torch.allclose(a.double(), b.double(), atol=2e-3), (name, size, networks, leaf)

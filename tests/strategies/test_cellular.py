@@ -61,8 +61,8 @@ def test_a_grid_of_one_cell_is_a_standalone_gan(networks, selection, options):
     for line, other in zip(lines, metrics, strict=True):
         assert all(torch.allclose(line[name], other[name]) for name in other)
     noise, labels = torch.randn(5, 5), torch.zeros(5, dtype=torch.int64)
-    images = cell.generate(context, state, noise, labels)
-    assert torch.equal(images, standalone.generate(context, expected, noise, labels))
+    images = cell.generate(context, Stacked(1), state, noise, labels)
+    assert torch.equal(images, standalone.generate(context, Stacked(1), expected, noise, labels))
 
 
 def test_selection_takes_the_winner_with_all_it_has():
@@ -259,7 +259,7 @@ def test_the_model_is_the_best_neighbourhoods_mixture():
     _, single = make(**PLAIN)
     expected = single.gan.sample(single.gan.init(0)._replace(generator=third), noise, labels)
     assert best_mixture(state.distance, state.alive) == 2 and torch.equal(
-        strategy.generate(context, state, noise, labels), expected
+        strategy.generate(context, Stacked(4), state, noise, labels), expected
     )
 
 
@@ -318,7 +318,10 @@ def test_conditional_cells_know_labels():
     assert Cellular().num_labels(make()[1].gan, 4) == 0
     state, _ = rounds(strategy, context, Stacked(4), 1)
     noise = torch.randn(4, 5)
-    images = [strategy.generate(context, state, noise, torch.full((4,), label)) for label in (0, 1)]
+    images = [
+        strategy.generate(context, Stacked(4), state, noise, torch.full((4,), label))
+        for label in (0, 1)
+    ]
     assert not torch.equal(*images)
 
 

@@ -52,9 +52,10 @@ def test_members_do_not_hear_of_each_other(toy_data):
 
 def test_generate_calls_the_generator_of_the_label(toy_data):
     strategy, context = make(ClassParallel, toy_data)
-    state = strategy.init(context, Stacked(3))
+    engine = Stacked(3)
+    state = strategy.init(context, engine)
     noise, labels = torch.randn(5, 4), torch.tensor([2, 0, 2, 1, 0])
-    images = strategy.generate(context, state, noise, labels)
+    images = strategy.generate(context, engine, state, noise, labels)
     for i, label in enumerate(labels.tolist()):
         pair = trees.row(state, label)
         assert torch.allclose(

@@ -131,7 +131,7 @@ def test_what_is_not_averaged_stays_local(sync, generators, discriminators):
     state, _ = strategy.round(context, engine, strategy.init(context, engine), real(3), 1)
     assert rows_differ(state.generator.params) == generators
     assert rows_differ(state.discriminator.params) == discriminators
-    images = strategy.generate(context, state, torch.randn(6, 5), torch.zeros(6).long())
+    images = strategy.generate(context, engine, state, torch.randn(6, 5), torch.zeros(6).long())
     assert images.shape == (6, *SHAPE) and images.isfinite().all()
 
 

@@ -90,7 +90,7 @@ def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy, 
     assert (tmp_path / "parts" / "index.html").exists()
 
 
-@pytest.mark.parametrize("cut_off", ["write_grid", "score_round"])
+@pytest.mark.parametrize("cut_off", ["draw_grid", "score_round"])
 def test_a_resume_draws_and_scores_what_a_stop_cut_off(tiny, tmp_path, monkeypatch, cut_off):
     tiny["data"] = {"name": "digits"}
     tiny["scores"] = {"every": 2, "samples": 50, "kinds": "fid"}

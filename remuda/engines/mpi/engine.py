@@ -22,9 +22,9 @@ from remuda.errors import UserError
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-# Message tags. The tag of a scatter also identifies the description of its rows, which the
-# receivers got in an earlier message.
-TAKE, GATHER, DESCRIPTION, FIRST_SCATTER = range(4)
+# Message tags; Communicator.collect has its own. The tag of a scatter also identifies the
+# description of its rows, which the receivers got in an earlier message.
+TAKE, GATHER, DESCRIPTION, FIRST_SCATTER = range(1, 5)
 
 
 class MPIEngine(Engine):

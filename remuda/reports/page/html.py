@@ -27,6 +27,7 @@ def render(run: Run) -> str:
         _curves(run),
         tables.last_round(run),
         routines.section(run),
+        tables.seconds(run),
         tables.paper(run),
         _next_steps(run),
         _details(run),

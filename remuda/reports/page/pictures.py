@@ -24,16 +24,18 @@ class Picture:
 def load(path: Path, max_width: int) -> Picture | None:
     """Load a PNG and shrink it to at most ``max_width`` pixels; return None if it is damaged."""
     try:
-        with Image.open(path) as image:
+        content = path.read_bytes()
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             image.load()
             if image.width > max_width:
                 height = max(1, round(image.height * max_width / image.width))
                 image = image.resize((max_width, height), Image.Resampling.LANCZOS)
-            buffer = io.BytesIO()
-            image.save(buffer, format="PNG", optimize=True)
+                buffer = io.BytesIO()
+                image.save(buffer, format="PNG")
+                content = buffer.getvalue()
     except (OSError, SyntaxError, ValueError):  # Pillow's errors for damaged files
         return None
-    text = base64.b64encode(buffer.getvalue()).decode("ascii")
+    text = base64.b64encode(content).decode("ascii")
     return Picture(f"data:image/png;base64,{text}", image.width, image.height)
 
 

@@ -6,8 +6,10 @@ from html import escape
 from typing import Any
 
 from remuda.record.rounds import is_metric
+from remuda.record.seconds import parts
 from remuda.reports.page.curves import mean
 from remuda.reports.page.run import Run
+from remuda.system.text import duration
 
 MAX_ROWS = 30  # members
 
@@ -53,6 +55,23 @@ def paper(run: Run) -> str:
     return f"""<section><h2>Results in the paper</h2>
 <div class="wide"><table>{rows}</table></div>
 <p class="soft">Quoted from the paper for comparison, not measured in this run.</p></section>"""
+
+
+def seconds(run: Run) -> str:
+    """Return a table of where the time of the last start or resume went."""
+    found = parts(run.environments[-1]) if run.environments else {}
+    if not found:
+        return ""
+    total = sum(found.values())
+    rows = "".join(
+        f'<tr><td>{escape(name)}</td><td class="number">{duration(value)}</td>'
+        f'<td class="number">{value / max(total, 1e-9):.0%}</td></tr>'
+        for name, value in found.items()
+    )
+    since = " since the last resume" if len(run.environments) > 1 else ""
+    return f"""<section><h2>Where the time went</h2>
+<div class="wide"><table>{rows}</table></div>
+<p class="soft">{duration(total)}{since}, without the time to write this page.</p></section>"""
 
 
 def readable(name: str) -> str:

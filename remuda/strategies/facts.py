@@ -1,0 +1,24 @@
+"""Facts that other parts of remuda ask a strategy for."""
+
+from typing import NamedTuple
+
+
+class TrafficPlan(NamedTuple):
+    """The settings that decide how much MD-GAN and FL-GAN send."""
+
+    num_fake_batches: int = 1  # batches that MD-GAN's server generates per iteration
+    epochs: int = 1  # local epochs between two swaps or averagings
+    swaps: bool = True  # whether discriminators are swapped at all
+    epochs_per_round: int = 1  # local epochs in a round
+
+
+class Mixture(NamedTuple):
+    """The mixture of generators of one cell's neighbourhood."""
+
+    cell: int
+    row: int
+    column: int
+    weights: dict[int, float]  # by cell id; the cell itself comes first
+    distance: float  # from real images, in the round of this state
+    is_alive: bool
+    is_best: bool  # whether the model samples from this mixture
