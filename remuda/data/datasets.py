@@ -2,6 +2,7 @@
 
 import difflib
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -142,13 +143,19 @@ def _dataset(
 
 def _digits(config: DataConfig, split: Split) -> Dataset:
     """Load scikit-learn's digits; the test split is every sixth image of each class."""
-    from sklearn.datasets import load_digits  # slow to import, and needed only here
-
-    pixels, labels = load_digits(return_X_y=True)
+    values = np.loadtxt(_digits_file(), delimiter=",")  # 64 pixels from 0 to 16, then the label
+    pixels, labels = values[:, :-1], values[:, -1].astype(np.int64)
     in_test = places_in_class(labels) % 6 == 5
     keep = in_test if split == "test" else ~in_test
     images = np.round(pixels[keep] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    return _dataset("digits", images, labels[keep].astype(np.int64), _DIGITS)
+    return _dataset("digits", images, labels[keep], _DIGITS)
+
+
+def _digits_file() -> Path:
+    """Return the file of the digits, without importing scikit-learn, which takes a second."""
+    package = find_spec("sklearn")
+    assert package is not None and package.origin is not None, "remuda requires scikit-learn"
+    return Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
 def _idx(config: DataConfig, split: Split, classes: tuple[str, ...]) -> Dataset:

@@ -1,3 +1,7 @@
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import torch
 
@@ -74,3 +78,19 @@ def test_real_cifar10(real_path):
     dataset = load(DataConfig(name="cifar10", path=real_path("cifar10")))
     assert dataset.counts == [5000] * 10 and dataset.shape == (3, 32, 32)
     assert dataset.labels[:5].tolist() == [6, 9, 9, 4, 1]
+
+
+def test_digits_are_those_of_scikit_learn_without_importing_it():
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    both = [load(DataConfig(name="digits"), split) for split in ("train", "test")]
+    assert sum(len(part.labels) for part in both) == len(labels)
+    found = sorted(bytes(image.flatten().tolist()) for part in both for image in part.images)
+    expected = np.round(pixels * (255 / 16)).astype(np.uint8)
+    assert found == sorted(image.tobytes() for image in expected)
+    script = (
+        "import sys; from remuda.data import DataConfig, load; load(DataConfig(name='digits')); "
+        "assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
