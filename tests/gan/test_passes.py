@@ -76,6 +76,7 @@ def test_one_pass_equals_two(name, loss, lipschitz, augmentation, monkeypatch):
     arguments = images(4, 1, 8, 8), images(4, 1, 8, 8).flip(0) - 0.5, LABELS, KEY, FAKE_LABELS
     two = gan.update_discriminator(player, *arguments)
     calls = []
+    assert gan.joint is not None
     forward = gan.joint.register_forward_hook(lambda *_: calls.append("joint"))
     monkeypatch.setattr(players, "_joins", lambda device: True)
     one = gan.update_discriminator(player, *arguments)
@@ -115,7 +116,8 @@ def test_unknown_layers_take_two_passes(layer):
 
 def test_subclasses_and_shared_power_iterations_take_two_passes():
     known = MLP().discriminator((1, 8, 8), 0)
-    assert for_batches(known, 2).num_batches == 2 and known.num_batches == 1
+    joint = for_batches(known, 2)
+    assert joint is not None and joint.num_batches == 2 and known.num_batches == 1
     assert for_batches(OwnDiscriminator(known.layers, 0), 2) is None
     assert make(MLP(), lipschitz="spectral").joint is None
 
