@@ -1,0 +1,309 @@
+"""Compare convolutions of a herd on a GPU: our kernels, compiled products, and the library.
+
+For every layer of the DC-GAN and of the W-CGAN's critic, this measures the forward pass, the input
+gradient and the weight gradient with several tiles. The first phase compiles all kernels in
+parallel processes; the second phase measures them one after another.
+
+    python benchmarks/convolutions.py [--members 10] [--batch 100] [--layers up critic]
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+from torch.nn import functional as F
+
+from remuda.networks import kernels, products
+from remuda.networks.kernels import Tile
+
+DEVICE, DTYPE = "cuda", torch.bfloat16
+OPTIONS = {"comprehensive_padding": False}
+CALLS, REPLAYS = 5, 4
+
+
+class Layer(NamedTuple):
+    name: str
+    size: int  # height and width of the input
+    num_in: int
+    num_out: int
+    stride: int  # 0: up-sampling by two
+
+    @property
+    def is_up(self) -> bool:
+        return self.stride == 0
+
+
+LAYERS = [
+    Layer("up1 8x8 128->128", 8, 128, 128, 0),
+    Layer("up2 16x16 128->64", 16, 128, 64, 0),
+    Layer("last 32x32 64->3", 32, 64, 3, 1),
+    Layer("d1 32x32 3->16", 32, 3, 16, 2),
+    Layer("d2 16x16 16->32", 16, 16, 32, 2),
+    Layer("d3 8x8 32->64", 8, 32, 64, 2),
+    Layer("d4 4x4 64->128", 4, 64, 128, 2),
+    Layer("critic1 32x32 3->64", 32, 3, 64, 2),
+    Layer("critic2 16x16 64->128", 16, 64, 128, 2),
+    Layer("critic3 8x8 128->256", 8, 128, 256, 2),
+    Layer("critic4 4x4 256->512", 4, 256, 512, 2),
+]
+
+
+class Case:
+    """One layer with its tensors, and the three operations in all versions."""
+
+    def __init__(self, layer: Layer, members: int, batch: int):
+        self.layer = layer
+        generator = torch.Generator(DEVICE).manual_seed(0)
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(*shape, device=DEVICE, generator=generator).to(DTYPE)
+
+        size = layer.size
+        self.k = 4 if layer.is_up else 3
+        self.stride = 2 if layer.is_up else layer.stride
+        after = 2 * size if layer.is_up else -(-size // self.stride)
+        self.x = draw(members, batch, size, size, layer.num_in)
+        self.g = draw(members, batch, after, after, layer.num_out)
+        # the channels of the larger image come first
+        channels = (layer.num_out, layer.num_in) if layer.is_up else (layer.num_in, layer.num_out)
+        self.weight = draw(members, self.k, self.k, *channels) * 0.1
+
+    def kernel(self, what: str, tile: Tile | None, parts: int = 0) -> Callable[[], Tensor]:
+        x, g, weight, geometry = self.x, self.g, self.weight, (self.stride, 1)
+        big, small = (g, x) if self.layer.is_up else (x, g)
+        sides = big.shape[2:4]
+        if what == "weight":
+            return lambda: kernels.weight_gradient(big, small, self.k, *geometry, tile, parts)
+        if (what == "forward") == self.layer.is_up:
+            source = x if self.layer.is_up else g
+            return lambda: kernels.input_gradient(source, weight, *sides, *geometry, tile)
+        source = g if self.layer.is_up else x
+        return lambda: kernels.convolution(source, weight, *geometry, tile)
+
+    def tiles(self, what: str) -> Iterator[tuple[Tile | None, int]]:
+        """Propose tiles, and numbers of parts for weight gradients."""
+        yield None, 0
+        big, small = self.weight.shape[3:]
+        if what == "weight":
+            swapped = self.stride == 1 and small < big
+            rows, columns = (9 * small, big) if swapped else (self.k**2 * big, small)
+            for r, c, p, warps, stages in WEIGHT_TILES:
+                if r <= max(16, power(rows)) and c <= max(16, power(columns)):
+                    yield Tile(r, c, p, warps, stages), 0
+            return
+        transposed = (what == "forward") == self.layer.is_up
+        depth, channels = (small, big) if transposed else (big, small)
+        for p, n, k, warps, stages in GATHER_TILES:
+            if n <= max(16, power(channels)) and k <= max(16, power(self.k**2 * depth)):
+                yield Tile(p, n, k, warps, stages), 0
+
+    def reference(self, what: str, member: int) -> Tensor:
+        """Compute one member's result in fp32."""
+        x, g, weight = (t[member].float() for t in (self.x, self.g, self.weight))
+        x, g = (t.permute(0, 3, 1, 2).contiguous().requires_grad_() for t in (x, g))
+        w = weight.permute(3, 2, 0, 1).contiguous().requires_grad_()
+        y = (
+            F.conv_transpose2d(x, w, stride=2, padding=1)
+            if self.layer.is_up
+            else F.conv2d(x, w, stride=self.stride, padding=1)
+        )
+        if what == "forward":
+            return y.detach().permute(0, 2, 3, 1)
+        gx, gw = torch.autograd.grad(y, (x, w), g.detach())
+        return gx.permute(0, 2, 3, 1) if what == "input" else gw.permute(2, 3, 1, 0)
+
+    def error(self, what: str, result: Tensor) -> float:
+        worst = 0.0
+        for member in (0, len(result) - 1):
+            wanted = self.reference(what, member)
+            difference = (result[member].float() - wanted).abs().max() / wanted.abs().max()
+            worst = max(worst, difference.item())
+        return worst
+
+    def products(self) -> dict[str, Callable[[], object]]:
+        """Compile products.py, with channels-last tensors on both sides."""
+
+        def one(x: Tensor, weight: Tensor) -> Tensor:
+            bias = x.new_zeros(self.layer.num_out)
+            image = x.permute(0, 3, 1, 2)
+            matrix = weight.permute(3, 2, 0, 1)
+            if self.layer.is_up:
+                y = products.upsampled_by_overlap(image, matrix, bias)
+            elif self.stride == 1 and 9 * self.layer.num_out < self.layer.num_in:
+                y = products.by_overlap(image, matrix, bias)
+            else:
+                y = products.by_patches(image, matrix, bias, self.stride)
+            return y.permute(0, 2, 3, 1)
+
+        return self.versions(torch.func.vmap(one), compiled=True)
+
+    def library(self) -> dict[str, Callable[[], object]]:
+        def one(x: Tensor, weight: Tensor) -> Tensor:
+            image, matrix = x.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1)
+            if self.layer.is_up:
+                y = F.conv_transpose2d(image, matrix, stride=2, padding=1)
+            else:
+                y = F.conv2d(image, matrix, stride=self.stride, padding=1)
+            return y.permute(0, 2, 3, 1)
+
+        return self.versions(torch.func.vmap(one), compiled=False)
+
+    def versions(self, fn: Callable[..., Tensor], compiled: bool) -> dict[str, Callable]:
+        def forward(x: Tensor, weight: Tensor) -> Tensor:
+            return fn(x, weight).contiguous()
+
+        def gradient(of: int):
+            def run(x: Tensor, weight: Tensor, g: Tensor) -> Tensor:
+                varied = (lambda t: fn(t, weight)) if of == 0 else (lambda t: fn(x, t))
+                return torch.func.vjp(varied, (x, weight)[of])[1](g)[0].contiguous()
+
+            return run
+
+        functions = {"forward": forward, "input": gradient(0), "weight": gradient(1)}
+        if compiled:
+            functions = {
+                name: torch.compile(f, fullgraph=True, dynamic=False, options=OPTIONS)
+                for name, f in functions.items()
+            }
+        arguments = self.x, self.weight
+        return {
+            "forward": lambda: functions["forward"](*arguments),
+            "input": lambda: functions["input"](*arguments, self.g),
+            "weight": lambda: functions["weight"](*arguments, self.g),
+        }
+
+
+WEIGHT_TILES = [
+    (256, 128, 64, 8, 3),
+    (128, 256, 64, 8, 3),
+    (128, 128, 64, 8, 4),
+    (128, 128, 128, 8, 2),
+    (128, 128, 64, 4, 3),
+    (128, 64, 64, 4, 4),
+    (64, 128, 64, 4, 4),
+    (64, 64, 128, 4, 3),
+    (32, 64, 128, 4, 3),
+    (32, 32, 128, 4, 3),
+    (32, 16, 128, 4, 3),
+]
+GATHER_TILES = [
+    (128, 256, 64, 8, 3),
+    (256, 128, 64, 8, 3),
+    (128, 128, 64, 8, 4),
+    (128, 128, 64, 4, 3),
+    (64, 128, 64, 4, 3),
+    (256, 64, 64, 8, 3),
+    (256, 64, 64, 4, 3),
+    (128, 64, 64, 4, 4),
+    (64, 64, 64, 4, 4),
+    (256, 32, 32, 4, 3),
+    (128, 32, 32, 4, 3),
+    (128, 64, 32, 4, 3),
+    (256, 16, 32, 4, 3),
+    (128, 16, 64, 4, 4),
+]
+
+
+def power(number: int) -> int:
+    return triton.next_power_of_2(number)
+
+
+def milliseconds(fn: Callable[[], object]) -> float:
+    """Measure the time of one call within a CUDA graph of several."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        fn()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            fn()
+    graph.replay()
+    times = []
+    for _ in range(REPLAYS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / CALLS)
+    return min(times)
+
+
+def attempt(fn: Callable[[], object]) -> str | None:
+    try:
+        fn()
+        torch.cuda.synchronize()
+    except triton.runtime.errors.OutOfResources as error:
+        return str(error)[:60]
+    return None
+
+
+def warm(case: Case) -> None:
+    """Fill the caches of the compilers."""
+    for what in ("forward", "input", "weight"):
+        for tile, parts in case.tiles(what):
+            attempt(case.kernel(what, tile, parts))
+    for run in case.products().values():
+        run()
+
+
+def measure(case: Case) -> tuple[float, float]:
+    """Print all times in us; return the sums of the best kernels and of the products."""
+    compiled, library = case.products(), case.library()
+    sums = [0.0, 0.0]
+    print(f"\n== {case.layer.name}", flush=True)
+    for what in ("forward", "input", "weight"):
+        times: list[tuple[float, str, float]] = []
+        for tile, parts in case.tiles(what):
+            run = case.kernel(what, tile, parts)
+            if attempt(run) is None:
+                label = ",".join(map(str, tile)) if tile else "default"
+                times.append((1000 * milliseconds(run), label, case.error(what, run())))
+        ours, theirs = sorted(times), 1000 * milliseconds(compiled[what])
+        default = next(t for t in ours if t[1] == "default")
+        plain = 1000 * milliseconds(library[what])
+        tried = "  ".join(f"{label}: {t:.0f}" for t, label, _ in ours[:6])
+        print(
+            f"{what:8} kernel {ours[0][0]:6.1f} (default {default[0]:6.1f}) "
+            f"products {theirs:6.1f} library {plain:8.1f} us | "
+            f"error {max(t[2] for t in ours):.1e} vs {case.error(what, compiled[what]()):.1e} "
+            f"| {tried}",
+            flush=True,
+        )
+        sums[0] += min(ours[0][0], 1e9)
+        sums[1] += theirs
+    return sums[0], sums[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--layers", nargs="*", default=[""], help="beginnings of layers' names")
+    parser.add_argument("--warm", action="store_true", help="only compile")
+    options = parser.parse_args()
+    torch.backends.cudnn.allow_tf32 = False
+    chosen = [layer for layer in LAYERS if layer.name.startswith(tuple(options.layers))]
+    if options.warm:
+        for layer in chosen:
+            warm(Case(layer, options.members, options.batch))
+        return
+    size = ["--members", str(options.members), "--batch", str(options.batch)]
+    command = [sys.executable, __file__, "--warm", *size, "--layers"]
+    workers = [subprocess.Popen([*command, layer.name]) for layer in chosen]
+    failed = [worker.args for worker in workers if worker.wait()]
+    if failed:
+        sys.exit(f"could not compile {failed}")
+    for layer in chosen:
+        measure(Case(layer, options.members, options.batch))
+
+
+if __name__ == "__main__":
+    main()

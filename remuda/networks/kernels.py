@@ -1,0 +1,311 @@
+"""Compute convolutions of many members on a GPU, with kernels that store no patches.
+
+Each kernel is a matrix product whose left factor is gathered from the images while it is read.
+Images are (members, images, height, width, channels), weights (members, k, k, in, out).
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+class Tile(NamedTuple):
+    """Set the block sizes of a product: rows x columns of the result, depth of one step."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int = 4
+    stages: int = 3
+
+
+@triton.jit
+def _gather_product(
+    x,
+    weight,
+    y,
+    images,
+    HEIGHT: tl.constexpr,  # of x
+    WIDTH: tl.constexpr,
+    OUT_HEIGHT: tl.constexpr,  # of y
+    OUT_WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,  # channels of x
+    CHANNELS: tl.constexpr,  # of y
+    SIZE: tl.constexpr,
+    STRIDE: tl.constexpr,
+    PADDING: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Convolve, or convolve transposed: one member, one block of pixels, one of channels.
+
+    The pixels of a transposed convolution fall into stride x stride classes. In each class, all
+    pixels use the same taps of the kernel, so that each class is a convolution with stride 1.
+    """
+    member = tl.program_id(2).to(tl.int64)
+    x += member * images * (HEIGHT * WIDTH * DEPTH)
+    weight += member * (SIZE * SIZE * DEPTH * CHANNELS)
+    y += member * images * (OUT_HEIGHT * OUT_WIDTH * CHANNELS)
+
+    SPREAD: tl.constexpr = STRIDE if TRANSPOSED else 1  # distance of a class's pixels in y
+    ROWS: tl.constexpr = (OUT_HEIGHT + SPREAD - 1) // SPREAD
+    COLUMNS: tl.constexpr = (OUT_WIDTH + SPREAD - 1) // SPREAD
+    corner = tl.program_id(1) % (SPREAD * SPREAD)  # which class
+    top = corner // SPREAD
+    left = corner % SPREAD
+
+    pixel = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
+    image = pixel // (ROWS * COLUMNS)
+    row = pixel // COLUMNS % ROWS
+    column = pixel % COLUMNS
+    channel = tl.program_id(1) // (SPREAD * SPREAD) * BLOCK_N + tl.arange(0, BLOCK_N)
+
+    if TRANSPOSED:  # taps first, first + STRIDE, ... reach rows start, start - 1, ...
+        first_row = (top + PADDING) % STRIDE
+        first_column = (left + PADDING) % STRIDE
+        row_taps = (SIZE - first_row + STRIDE - 1) // STRIDE
+        column_taps = (SIZE - first_column + STRIDE - 1) // STRIDE
+        if SIZE % STRIDE == 0:
+            row_taps = SIZE // STRIDE
+            column_taps = SIZE // STRIDE
+        start_row = row + (top + PADDING - first_row) // STRIDE
+        start_column = column + (left + PADDING - first_column) // STRIDE
+    else:
+        row_taps = SIZE
+        column_taps = SIZE
+        start_row = row * STRIDE - PADDING
+        start_column = column * STRIDE - PADDING
+
+    total = tl.zeros((BLOCK_P, BLOCK_N), dtype=tl.float32)
+    num_terms = row_taps * column_taps * DEPTH
+    for start in range(0, num_terms, BLOCK_K):
+        if DEPTH % BLOCK_K == 0:  # the whole block belongs to one tap
+            tap = start // DEPTH
+            depth = (tl.multiple_of(start % DEPTH, BLOCK_K) + tl.arange(0, BLOCK_K))[None, :]
+        else:
+            term = start + tl.arange(0, BLOCK_K)[None, :]
+            tap = term // DEPTH
+            depth = term % DEPTH
+        i = tap // column_taps
+        j = tap % column_taps
+        if TRANSPOSED:
+            from_row = start_row[:, None] - i
+            from_column = start_column[:, None] - j
+            place = (first_row + STRIDE * i) * SIZE + first_column + STRIDE * j
+        else:
+            from_row = start_row[:, None] + i
+            from_column = start_column[:, None] + j
+            place = tap
+        inside = (from_row >= 0) & (from_row < HEIGHT)
+        inside = inside & (from_column >= 0) & (from_column < WIDTH) & (image[:, None] < images)
+        offset = ((image[:, None] * HEIGHT + from_row) * WIDTH + from_column) * DEPTH
+        if TRANSPOSED:
+            places = (place * CHANNELS + channel[:, None]) * DEPTH + depth  # (N, K)
+        else:
+            places = (place * DEPTH + depth) * CHANNELS + channel[:, None]
+        known = channel[:, None] < CHANNELS
+        if DEPTH % BLOCK_K != 0:
+            inside = inside & (depth + tap * DEPTH < num_terms)
+            known = known & (depth + tap * DEPTH < num_terms)
+        left_factor = tl.load(x + offset + depth, mask=inside, other=0.0)
+        right_factor = tl.load(weight + places, mask=known, other=0.0)
+        total = tl.dot(left_factor, tl.trans(right_factor), total, input_precision=PRECISION)
+
+    to_row = row * SPREAD + top
+    to_column = column * SPREAD + left
+    target = ((image * OUT_HEIGHT + to_row) * OUT_WIDTH + to_column) * CHANNELS
+    is_pixel = (image < images) & (to_row < OUT_HEIGHT) & (to_column < OUT_WIDTH)
+    mask = is_pixel[:, None] & (channel < CHANNELS)[None, :]
+    tl.store(y + target[:, None] + channel[None, :], total.to(y.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _weight_product(
+    x,
+    g,
+    result,
+    members,
+    images,
+    length,  # pixels of g that one program adds up
+    HEIGHT: tl.constexpr,  # of x
+    WIDTH: tl.constexpr,
+    OUT_HEIGHT: tl.constexpr,  # of g
+    OUT_WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,  # channels of x
+    CHANNELS: tl.constexpr,  # of g
+    SIZE: tl.constexpr,
+    STRIDE: tl.constexpr,
+    PADDING: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_R: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+):
+    """Add up one part of the pixels, for one block of a member's (tap, in) x (out) matrix."""
+    TERMS: tl.constexpr = SIZE * SIZE * DEPTH
+    NUM_BLOCKS: tl.constexpr = (TERMS + BLOCK_R - 1) // BLOCK_R
+    member = tl.program_id(2).to(tl.int64)
+    part = tl.program_id(1)
+    x += member * images * (HEIGHT * WIDTH * DEPTH)
+    g += member * images * (OUT_HEIGHT * OUT_WIDTH * CHANNELS)
+    result += (part * members + member) * (TERMS * CHANNELS)
+
+    first = tl.program_id(0) % NUM_BLOCKS * BLOCK_R
+    term = first + tl.arange(0, BLOCK_R)
+    channel = tl.program_id(0) // NUM_BLOCKS * BLOCK_N + tl.arange(0, BLOCK_N)
+    if DEPTH % BLOCK_R == 0:
+        tap = first // DEPTH
+        depth = (tl.multiple_of(first % DEPTH, BLOCK_R) + tl.arange(0, BLOCK_R))[:, None]
+    else:
+        tap = (term // DEPTH)[:, None]
+        depth = (term % DEPTH)[:, None]
+    i = tap // SIZE - PADDING
+    j = tap % SIZE - PADDING
+    is_term = (term < TERMS)[:, None]
+    is_channel = (channel < CHANNELS)[None, :]
+
+    total = tl.zeros((BLOCK_R, BLOCK_N), dtype=tl.float32)
+    end = tl.minimum((part + 1) * length, images * (OUT_HEIGHT * OUT_WIDTH))
+    for start in range(part * length, end, BLOCK_P):
+        pixel = start + tl.arange(0, BLOCK_P)
+        image = pixel // (OUT_HEIGHT * OUT_WIDTH)
+        row = pixel // OUT_WIDTH % OUT_HEIGHT * STRIDE
+        column = pixel % OUT_WIDTH * STRIDE
+        from_row = row[None, :] + i
+        from_column = column[None, :] + j
+        inside = (from_row >= 0) & (from_row < HEIGHT)
+        inside = inside & (from_column >= 0) & (from_column < WIDTH) & (pixel < end)[None, :]
+        offset = ((image[None, :] * HEIGHT + from_row) * WIDTH + from_column) * DEPTH + depth
+        left_factor = tl.load(x + offset, mask=inside & is_term, other=0.0)
+        places = pixel[:, None] * CHANNELS + channel[None, :]
+        right_factor = tl.load(g + places, mask=(pixel < end)[:, None] & is_channel, other=0.0)
+        total = tl.dot(left_factor, right_factor, total, input_precision=PRECISION)
+    target = term[:, None] * CHANNELS + channel[None, :]
+    tl.store(
+        result + target, total.to(result.dtype.element_ty), mask=is_term & is_channel
+    )
+
+
+def convolution(
+    x: Tensor, weight: Tensor, stride: int, padding: int, tile: Tile | None = None
+) -> Tensor:
+    """Convolve each member's images with its own weights."""
+    size = weight.shape[1]
+    out = [(side + 2 * padding - size) // stride + 1 for side in x.shape[2:4]]
+    y = x.new_empty(*x.shape[:2], *out, weight.shape[4])
+    return _gathered(x, weight, y, stride, padding, False, tile)
+
+
+def input_gradient(
+    g: Tensor,
+    weight: Tensor,
+    height: int,
+    width: int,
+    stride: int,
+    padding: int,
+    tile: Tile | None = None,
+) -> Tensor:
+    """Apply the transposed convolution: the gradient with respect to images of this size."""
+    x = g.new_empty(*g.shape[:2], height, width, weight.shape[3])
+    return _gathered(g, weight, x, stride, padding, True, tile)
+
+
+def _gathered(
+    x: Tensor,
+    weight: Tensor,
+    y: Tensor,
+    stride: int,
+    padding: int,
+    transposed: bool,
+    tile: Tile | None,
+) -> Tensor:
+    members, images, height, width, depth = x.shape
+    out_height, out_width, channels = y.shape[2:]
+    spread = stride if transposed else 1
+    pixels = images * -(-out_height // spread) * -(-out_width // spread)
+    tile = tile or gather_tile(pixels, channels, depth, weight.shape[1])
+    grid = (
+        triton.cdiv(pixels, tile.rows),
+        triton.cdiv(channels, tile.columns) * spread**2,
+        members,
+    )
+    _gather_product[grid](
+        *(x.contiguous(), weight.contiguous(), y, images),
+        *(height, width, out_height, out_width, depth, channels),
+        *(weight.shape[1], stride, padding, transposed, _precision(x)),
+        *(tile.rows, tile.columns, tile.depth),
+        **_launch(tile),
+    )
+    return y
+
+
+def weight_gradient(
+    x: Tensor,
+    g: Tensor,
+    size: int,
+    stride: int,
+    padding: int,
+    tile: Tile | None = None,
+    parts: int = 0,
+) -> Tensor:
+    """Return the gradient with respect to weights (k, k) of a convolution of x; g is y's.
+
+    Several programs add up parts of the pixels, and a sum of the parts follows. The order of all
+    additions is fixed.
+    """
+    members, images, height, width, depth = x.shape
+    out_height, out_width, channels = g.shape[2:]
+    if stride == 1 and channels < depth:  # gather the tensor with fewer channels
+        flipped = weight_gradient(g, x, size, 1, size - 1 - padding, tile, parts)
+        return flipped.flip(1, 2).transpose(3, 4).contiguous()
+    terms, pixels = size * size * depth, images * out_height * out_width
+    tile = tile or weight_tile(pixels, channels, terms)
+    blocks = triton.cdiv(terms, tile.rows) * triton.cdiv(channels, tile.columns)
+    parts = parts or num_parts(members * blocks, triton.cdiv(pixels, tile.depth))
+    length = triton.cdiv(triton.cdiv(pixels, tile.depth), parts) * tile.depth
+    dtype = x.dtype if parts == 1 else torch.float32
+    result = x.new_empty(parts, members, size, size, depth, channels, dtype=dtype)
+    _weight_product[(blocks, parts, members)](
+        *(x.contiguous(), g.contiguous(), result, members, images, length),
+        *(height, width, out_height, out_width, depth, channels),
+        *(size, stride, padding, _precision(x)),
+        *(tile.rows, tile.columns, tile.depth),
+        **_launch(tile),
+    )
+    return result[0] if parts == 1 else result.sum(0).to(x.dtype)
+
+
+def gather_tile(pixels: int, channels: int, depth: int, size: int) -> Tile:
+    """Choose the blocks of a convolution."""
+    columns = min(128, max(16, triton.next_power_of_2(channels)))
+    terms = triton.next_power_of_2(size * size * depth)
+    block = max(16, min(64, terms))
+    if depth < 64 and depth % 16:
+        block = max(16, min(32, terms))
+    return Tile(128, columns, block, 8 if columns == 128 else 4, 3)
+
+
+def weight_tile(pixels: int, channels: int, terms: int) -> Tile:
+    """Choose the blocks of a weight gradient."""
+    rows = min(128, max(16, triton.next_power_of_2(terms)))
+    columns = min(128, max(16, triton.next_power_of_2(channels)))
+    return Tile(rows, columns, 64, 8 if rows * columns >= 128 * 128 else 4, 3)
+
+
+def num_parts(programs: int, steps: int, wanted: int = 528) -> int:
+    """Choose the number of parts that keeps 132 multiprocessors busy, four programs each."""
+    return max(1, min(-(-wanted // programs), steps // 8))
+
+
+def _precision(x: Tensor) -> str:
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def _launch(tile: Tile) -> dict[str, Any]:
+    return {"num_warps": tile.warps, "num_stages": tile.stages}
