@@ -97,9 +97,9 @@ class Case:
                     yield Tile(r, c, p, warps, stages), 0
             return
         transposed = (what == "forward") == self.layer.is_up
-        depth, channels = (small, big) if transposed else (big, small)
+        depth, outputs = (small, self.stride**2 * big) if transposed else (big, small)
         for p, n, k, warps, stages in GATHER_TILES:
-            if n <= max(16, power(channels)) and k <= max(16, power(self.k**2 * depth)):
+            if n <= max(16, power(outputs)) and k <= max(16, power(self.k**2 * depth)):
                 yield Tile(p, n, k, warps, stages), 0
 
     def reference(self, what: str, member: int) -> Tensor:

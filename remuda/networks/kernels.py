@@ -43,42 +43,48 @@ def _gather_product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Convolve, or convolve transposed: one member, one block of pixels, one of channels.
+    """Convolve, or convolve transposed: one member, one block of pixels, one of columns.
 
-    The pixels of a transposed convolution fall into stride x stride classes. In each class, all
-    pixels use the same taps of the kernel, so that each class is a convolution with stride 1.
+    A transposed convolution reads the pixels (row - i, column - j) and writes a square of
+    stride x stride pixels that begins at (stride * row - padding, stride * column - padding). All
+    pixels of the square depend on the same inputs. The columns of the product are the channels of
+    all these pixels.
     """
+    SPREAD: tl.constexpr = STRIDE if TRANSPOSED else 1
+    MARGIN: tl.constexpr = PADDING if TRANSPOSED else 0
+    ROWS: tl.constexpr = (OUT_HEIGHT + MARGIN + SPREAD - 1) // SPREAD
+    COLUMNS: tl.constexpr = (OUT_WIDTH + MARGIN + SPREAD - 1) // SPREAD
+    NUM_OUTPUTS: tl.constexpr = SPREAD * SPREAD * CHANNELS
+    NUM_TAPS: tl.constexpr = (SIZE + SPREAD - 1) // SPREAD  # along one axis
     member = tl.program_id(2).to(tl.int64)
     x += member * images * (HEIGHT * WIDTH * DEPTH)
     weight += member * (SIZE * SIZE * DEPTH * CHANNELS)
     y += member * images * (OUT_HEIGHT * OUT_WIDTH * CHANNELS)
 
-    SPREAD: tl.constexpr = STRIDE if TRANSPOSED else 1  # distance of a class's pixels in y
-    ROWS: tl.constexpr = (OUT_HEIGHT + SPREAD - 1) // SPREAD
-    COLUMNS: tl.constexpr = (OUT_WIDTH + SPREAD - 1) // SPREAD
-    corner = tl.program_id(1) % (SPREAD * SPREAD)  # which class
-    top = corner // SPREAD
-    left = corner % SPREAD
-
     pixel = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     image = pixel // (ROWS * COLUMNS)
     row = pixel // COLUMNS % ROWS
     column = pixel % COLUMNS
-    channel = tl.program_id(1) // (SPREAD * SPREAD) * BLOCK_N + tl.arange(0, BLOCK_N)
-
-    if TRANSPOSED:  # taps first, first + STRIDE, ... reach rows start, start - 1, ...
-        first_row = (top + PADDING) % STRIDE
-        first_column = (left + PADDING) % STRIDE
-        row_taps = (SIZE - first_row + STRIDE - 1) // STRIDE
-        column_taps = (SIZE - first_column + STRIDE - 1) // STRIDE
-        if SIZE % STRIDE == 0:
-            row_taps = SIZE // STRIDE
-            column_taps = SIZE // STRIDE
-        start_row = row + (top + PADDING - first_row) // STRIDE
-        start_column = column + (left + PADDING - first_column) // STRIDE
+    first = tl.program_id(1) * BLOCK_N
+    output = first + tl.arange(0, BLOCK_N)
+    channel = output % CHANNELS
+    corner = output // CHANNELS  # pixel in the square
+    row_taps = NUM_TAPS
+    column_taps = NUM_TAPS
+    if TRANSPOSED:
+        start_row = row
+        start_column = column
+        if CHANNELS % BLOCK_N == 0:  # the whole block belongs to one pixel of the square
+            channel = tl.multiple_of(first % CHANNELS, BLOCK_N) + tl.arange(0, BLOCK_N)
+            top = first // CHANNELS // STRIDE
+            left = first // CHANNELS % STRIDE
+            if SIZE % STRIDE != 0:  # some pixels of the square have fewer taps
+                row_taps = (SIZE - top + STRIDE - 1) // STRIDE
+                column_taps = (SIZE - left + STRIDE - 1) // STRIDE
+        else:
+            top = (corner // STRIDE)[:, None]
+            left = (corner % STRIDE)[:, None]
     else:
-        row_taps = SIZE
-        column_taps = SIZE
         start_row = row * STRIDE - PADDING
         start_column = column * STRIDE - PADDING
 
@@ -94,35 +100,35 @@ def _gather_product(
             depth = term % DEPTH
         i = tap // column_taps
         j = tap % column_taps
+        known = (output < NUM_OUTPUTS)[:, None]
         if TRANSPOSED:
             from_row = start_row[:, None] - i
             from_column = start_column[:, None] - j
-            place = (first_row + STRIDE * i) * SIZE + first_column + STRIDE * j
+            place = (top + STRIDE * i) * SIZE + left + STRIDE * j
+            places = (place * CHANNELS + channel[:, None]) * DEPTH + depth
+            if SIZE % STRIDE != 0:
+                known = known & (top + STRIDE * i < SIZE) & (left + STRIDE * j < SIZE)
         else:
             from_row = start_row[:, None] + i
             from_column = start_column[:, None] + j
-            place = tap
+            places = (tap * DEPTH + depth) * CHANNELS + channel[:, None]
         inside = (from_row >= 0) & (from_row < HEIGHT)
         inside = inside & (from_column >= 0) & (from_column < WIDTH) & (image[:, None] < images)
-        offset = ((image[:, None] * HEIGHT + from_row) * WIDTH + from_column) * DEPTH
-        if TRANSPOSED:
-            places = (place * CHANNELS + channel[:, None]) * DEPTH + depth  # (N, K)
-        else:
-            places = (place * DEPTH + depth) * CHANNELS + channel[:, None]
-        known = channel[:, None] < CHANNELS
         if DEPTH % BLOCK_K != 0:
-            inside = inside & (depth + tap * DEPTH < num_terms)
-            known = known & (depth + tap * DEPTH < num_terms)
-        left_factor = tl.load(x + offset + depth, mask=inside, other=0.0)
+            inside = inside & (term < num_terms)
+            known = known & (term < num_terms)
+        offset = ((image[:, None] * HEIGHT + from_row) * WIDTH + from_column) * DEPTH + depth
+        left_factor = tl.load(x + offset, mask=inside, other=0.0)
         right_factor = tl.load(weight + places, mask=known, other=0.0)
         total = tl.dot(left_factor, tl.trans(right_factor), total, input_precision=PRECISION)
 
-    to_row = row * SPREAD + top
-    to_column = column * SPREAD + left
-    target = ((image * OUT_HEIGHT + to_row) * OUT_WIDTH + to_column) * CHANNELS
-    is_pixel = (image < images) & (to_row < OUT_HEIGHT) & (to_column < OUT_WIDTH)
-    mask = is_pixel[:, None] & (channel < CHANNELS)[None, :]
-    tl.store(y + target[:, None] + channel[None, :], total.to(y.dtype.element_ty), mask=mask)
+    to_row = (row * SPREAD - MARGIN)[:, None] + (corner // SPREAD)[None, :]
+    to_column = (column * SPREAD - MARGIN)[:, None] + (corner % SPREAD)[None, :]
+    target = ((image[:, None] * OUT_HEIGHT + to_row) * OUT_WIDTH + to_column) * CHANNELS
+    mask = (image < images)[:, None] & (output < NUM_OUTPUTS)[None, :]
+    mask = mask & (to_row >= 0) & (to_row < OUT_HEIGHT)
+    mask = mask & (to_column >= 0) & (to_column < OUT_WIDTH)
+    tl.store(y + target + channel[None, :], total.to(y.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -227,14 +233,11 @@ def _gathered(
 ) -> Tensor:
     members, images, height, width, depth = x.shape
     out_height, out_width, channels = y.shape[2:]
-    spread = stride if transposed else 1
-    pixels = images * -(-out_height // spread) * -(-out_width // spread)
-    tile = tile or gather_tile(pixels, channels, depth, weight.shape[1])
-    grid = (
-        triton.cdiv(pixels, tile.rows),
-        triton.cdiv(channels, tile.columns) * spread**2,
-        members,
-    )
+    spread, margin = (stride, padding) if transposed else (1, 0)
+    sides = [triton.cdiv(side + margin, spread) for side in (out_height, out_width)]
+    pixels, outputs = images * sides[0] * sides[1], spread**2 * channels
+    tile = tile or gather_tile(outputs, depth, weight.shape[1])
+    grid = triton.cdiv(pixels, tile.rows), triton.cdiv(outputs, tile.columns), members
     _gather_product[grid](
         *(x.contiguous(), weight.contiguous(), y, images),
         *(height, width, out_height, out_width, depth, channels),
@@ -281,13 +284,11 @@ def weight_gradient(
     return result[0] if parts == 1 else result.sum(0).to(x.dtype)
 
 
-def gather_tile(pixels: int, channels: int, depth: int, size: int) -> Tile:
+def gather_tile(outputs: int, depth: int, size: int) -> Tile:
     """Choose the blocks of a convolution."""
-    columns = min(128, max(16, triton.next_power_of_2(channels)))
+    columns = min(128, max(16, triton.next_power_of_2(outputs)))
     terms = triton.next_power_of_2(size * size * depth)
-    block = max(16, min(64, terms))
-    if depth < 64 and depth % 16:
-        block = max(16, min(32, terms))
+    block = max(16, min(64 if depth % 16 == 0 else 32, terms))
     return Tile(128, columns, block, 8 if columns == 128 else 4, 3)
 
 
