@@ -193,9 +193,7 @@ def _weight_product(
         right_factor = tl.load(g + places, mask=(pixel < end)[:, None] & is_channel, other=0.0)
         total = tl.dot(left_factor, right_factor, total, input_precision=PRECISION)
     target = term[:, None] * CHANNELS + channel[None, :]
-    tl.store(
-        result + target, total.to(result.dtype.element_ty), mask=is_term & is_channel
-    )
+    tl.store(result + target, total.to(result.dtype.element_ty), mask=is_term & is_channel)
 
 
 def convolution(
