@@ -97,12 +97,19 @@ class Case:
             for r, c, p, warps, stages in WEIGHT_TILES:
                 if r <= max(16, power(rows)) and c <= max(16, power(columns)):
                     yield Tile(r, c, p, warps, stages), 0
+            for parts in (1, 2, 4, 8, 16):
+                yield None, parts
             return
         transposed = (what == "forward") == self.layer.is_up
         depth, outputs = (small, self.stride**2 * big) if transposed else (big, small)
         for p, n, k, warps, stages in GATHER_TILES:
             if n <= max(16, power(outputs)) and k <= max(16, power(self.k**2 * depth)):
                 yield Tile(p, n, k, warps, stages), 0
+        if not transposed and outputs <= 4:
+            yield Tile(256, 16, 64, 4, 3, 2), 0
+            yield Tile(64, 16, 64, 4, 4, 2), 0
+            yield Tile(128, 64, 64, 4, 3, 4), 0
+            yield Tile(64, 64, 64, 4, 3, 4), 0
 
     def reference(self, what: str, member: int) -> Tensor:
         """Compute one member's result in fp32."""
@@ -259,6 +266,7 @@ def warm(case: Case) -> None:
 
 def measure(case: Case) -> None:
     """Print the times in us. Leave out tiles whose results are wrong."""
+    torch._dynamo.reset()  # it refuses to compile the same function for many shapes
     compiled, library = case.products(), case.library()
     print(f"\n== {case.layer.name}", flush=True)
     for what in ("forward", "input", "weight"):
@@ -267,6 +275,7 @@ def measure(case: Case) -> None:
             run = case.kernel(what, tile, parts)
             if attempt(run) is None:
                 label = ",".join(map(str, tile)) if tile else "default"
+                label += f"/{parts}" * (parts > 0)
                 error = case.error(what, run())
                 if error > TOLERANCE:
                     print(f"WRONG: {what} with {label}: error {error:.1e}", flush=True)

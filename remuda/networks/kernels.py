@@ -13,13 +13,18 @@ from torch import Tensor
 
 
 class Tile(NamedTuple):
-    """Set the block sizes of a product: rows x columns of the result, depth of one step."""
+    """Set the block sizes of a product: rows x columns of the result, depth of one step.
+
+    A convolution computes squares of output pixels. A square of more than one pixel reads fewer
+    numbers, but multiplies by zeros. This pays if there are few output channels.
+    """
 
     rows: int
     columns: int
     depth: int
     warps: int = 4
     stages: int = 3
+    square: int = 1
 
 
 @triton.jit
@@ -38,6 +43,7 @@ def _gather_product(
     STRIDE: tl.constexpr,
     PADDING: tl.constexpr,
     TRANSPOSED: tl.constexpr,
+    SQUARE: tl.constexpr,  # side of a square of output pixels
     PRECISION: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -45,17 +51,19 @@ def _gather_product(
 ):
     """Convolve, or convolve transposed: one member, one block of pixels, one of columns.
 
-    A transposed convolution reads the pixels (row - i, column - j) and writes a square of
-    stride x stride pixels that begins at (stride * row - padding, stride * column - padding). All
-    pixels of the square depend on the same inputs. The columns of the product are the channels of
-    all these pixels.
+    The rows of the product are squares of output pixels, the columns are the channels of all
+    pixels in a square. A transposed convolution reads the pixels (row - i, column - j) and writes
+    the square that begins at (stride * row - padding, stride * column - padding). All pixels in
+    this square depend on the same inputs.
     """
-    SPREAD: tl.constexpr = STRIDE if TRANSPOSED else 1
     MARGIN: tl.constexpr = PADDING if TRANSPOSED else 0
-    ROWS: tl.constexpr = (OUT_HEIGHT + MARGIN + SPREAD - 1) // SPREAD
-    COLUMNS: tl.constexpr = (OUT_WIDTH + MARGIN + SPREAD - 1) // SPREAD
-    NUM_OUTPUTS: tl.constexpr = SPREAD * SPREAD * CHANNELS
-    NUM_TAPS: tl.constexpr = (SIZE + SPREAD - 1) // SPREAD  # along one axis
+    ROWS: tl.constexpr = (OUT_HEIGHT + MARGIN + SQUARE - 1) // SQUARE
+    COLUMNS: tl.constexpr = (OUT_WIDTH + MARGIN + SQUARE - 1) // SQUARE
+    NUM_OUTPUTS: tl.constexpr = SQUARE * SQUARE * CHANNELS
+    # input pixels along one axis that a square depends on
+    NUM_TAPS: tl.constexpr = (
+        (SIZE + STRIDE - 1) // STRIDE if TRANSPOSED else SIZE + (SQUARE - 1) * STRIDE
+    )
     member = tl.program_id(2).to(tl.int64)
     x += member * images * (HEIGHT * WIDTH * DEPTH)
     weight += member * (SIZE * SIZE * DEPTH * CHANNELS)
@@ -69,6 +77,8 @@ def _gather_product(
     output = first + tl.arange(0, BLOCK_N)
     channel = output % CHANNELS
     corner = output // CHANNELS  # pixel in the square
+    top = (corner // SQUARE)[:, None]
+    left = (corner % SQUARE)[:, None]
     row_taps = NUM_TAPS
     column_taps = NUM_TAPS
     if TRANSPOSED:
@@ -81,12 +91,9 @@ def _gather_product(
             if SIZE % STRIDE != 0:  # some pixels of the square have fewer taps
                 row_taps = (SIZE - top + STRIDE - 1) // STRIDE
                 column_taps = (SIZE - left + STRIDE - 1) // STRIDE
-        else:
-            top = (corner // STRIDE)[:, None]
-            left = (corner % STRIDE)[:, None]
     else:
-        start_row = row * STRIDE - PADDING
-        start_column = column * STRIDE - PADDING
+        start_row = row * (SQUARE * STRIDE) - PADDING
+        start_column = column * (SQUARE * STRIDE) - PADDING
 
     total = tl.zeros((BLOCK_P, BLOCK_N), dtype=tl.float32)
     num_terms = row_taps * column_taps * DEPTH
@@ -111,7 +118,13 @@ def _gather_product(
         else:
             from_row = start_row[:, None] + i
             from_column = start_column[:, None] + j
-            places = (tap * DEPTH + depth) * CHANNELS + channel[:, None]
+            place = tap
+            if SQUARE > 1:
+                p = i - top * STRIDE
+                q = j - left * STRIDE
+                place = p * SIZE + q
+                known = known & (p >= 0) & (p < SIZE) & (q >= 0) & (q < SIZE)
+            places = (place * DEPTH + depth) * CHANNELS + channel[:, None]
         inside = (from_row >= 0) & (from_row < HEIGHT)
         inside = inside & (from_column >= 0) & (from_column < WIDTH) & (image[:, None] < images)
         if DEPTH % BLOCK_K != 0:
@@ -122,8 +135,8 @@ def _gather_product(
         right_factor = tl.load(weight + places, mask=known, other=0.0)
         total = tl.dot(left_factor, tl.trans(right_factor), total, input_precision=PRECISION)
 
-    to_row = (row * SPREAD - MARGIN)[:, None] + (corner // SPREAD)[None, :]
-    to_column = (column * SPREAD - MARGIN)[:, None] + (corner % SPREAD)[None, :]
+    to_row = (row * SQUARE - MARGIN)[:, None] + (corner // SQUARE)[None, :]
+    to_column = (column * SQUARE - MARGIN)[:, None] + (corner % SQUARE)[None, :]
     target = ((image[:, None] * OUT_HEIGHT + to_row) * OUT_WIDTH + to_column) * CHANNELS
     mask = (image < images)[:, None] & (output < NUM_OUTPUTS)[None, :]
     mask = mask & (to_row >= 0) & (to_row < OUT_HEIGHT)
@@ -231,15 +244,16 @@ def _gathered(
 ) -> Tensor:
     members, images, height, width, depth = x.shape
     out_height, out_width, channels = y.shape[2:]
-    spread, margin = (stride, padding) if transposed else (1, 0)
-    sides = [triton.cdiv(side + margin, spread) for side in (out_height, out_width)]
-    pixels, outputs = images * sides[0] * sides[1], spread**2 * channels
-    tile = tile or gather_tile(outputs, depth, weight.shape[1])
+    size = weight.shape[1]
+    tile = tile or gather_tile(channels, depth, size, stride, transposed)
+    square, margin = (stride, padding) if transposed else (tile.square, 0)
+    sides = [triton.cdiv(side + margin, square) for side in (out_height, out_width)]
+    pixels, outputs = images * sides[0] * sides[1], square**2 * channels
     grid = triton.cdiv(pixels, tile.rows), triton.cdiv(outputs, tile.columns), members
     _gather_product[grid](
         *(x.contiguous(), weight.contiguous(), y, images),
         *(height, width, out_height, out_width, depth, channels),
-        *(weight.shape[1], stride, padding, transposed, _precision(x)),
+        *(size, stride, padding, transposed, square, _precision(x)),
         *(tile.rows, tile.columns, tile.depth),
         **_launch(tile),
     )
@@ -266,7 +280,7 @@ def weight_gradient(
         flipped = weight_gradient(g, x, size, 1, size - 1 - padding, tile, parts)
         return flipped.flip(1, 2).transpose(3, 4).contiguous()
     terms, pixels = size * size * depth, images * out_height * out_width
-    tile = tile or weight_tile(pixels, channels, terms)
+    tile = tile or weight_tile(channels, terms)
     blocks = triton.cdiv(terms, tile.rows) * triton.cdiv(channels, tile.columns)
     parts = parts or num_parts(members * blocks, triton.cdiv(pixels, tile.depth))
     length = triton.cdiv(triton.cdiv(pixels, tile.depth), parts) * tile.depth
@@ -282,19 +296,21 @@ def weight_gradient(
     return result[0] if parts == 1 else result.sum(0).to(x.dtype)
 
 
-def gather_tile(outputs: int, depth: int, size: int) -> Tile:
+def gather_tile(channels: int, depth: int, size: int, stride: int, transposed: bool) -> Tile:
     """Choose the blocks of a convolution."""
+    square = 2 if not transposed and stride == 1 and channels <= 4 else 1
+    outputs = (stride if transposed else square) ** 2 * channels
     columns = min(128, max(16, triton.next_power_of_2(outputs)))
     terms = triton.next_power_of_2(size * size * depth)
     block = max(16, min(64 if depth % 16 == 0 else 32, terms))
-    return Tile(128, columns, block, 8 if columns == 128 else 4, 3)
+    return Tile(128, columns, block, square=square)
 
 
-def weight_tile(pixels: int, channels: int, terms: int) -> Tile:
+def weight_tile(channels: int, terms: int) -> Tile:
     """Choose the blocks of a weight gradient."""
     rows = min(128, max(16, triton.next_power_of_2(terms)))
     columns = min(128, max(16, triton.next_power_of_2(channels)))
-    return Tile(rows, columns, 64, 8 if rows * columns >= 128 * 128 else 4, 3)
+    return Tile(rows, columns, 64)
 
 
 def num_parts(programs: int, steps: int, wanted: int = 528) -> int:

@@ -1,0 +1,219 @@
+"""Define convolutions of many members as operators, which transforms and compilers accept.
+
+Images are (members, images, height, width, channels), weights (members, k, k, in, out). The
+operators are linear in both tensors, and their gradients are again these operators: so three of
+them provide all derivatives. On a GPU, they are kernels that store no patches (kernels.py).
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LIBRARY = torch.library.Library("remuda", "FRAGMENT")
+Gradients = tuple[Tensor | None, Tensor | None]
+
+
+def convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    """Convolve one member's images (b, H, W, C) with its weights (k, k, in, out)."""
+    return _CONVOLUTION(_one(x), _one(weight), stride, padding)[0]
+
+
+def transposed(
+    x: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
+) -> Tensor:
+    """Apply the transpose of a convolution of images of this size, with weights (k, k, out, in)."""
+    return _INPUT_GRADIENT(_one(x), _one(weight), height, width, stride, padding)[0]
+
+
+def _one(x: Tensor) -> Tensor:
+    return x[None].contiguous()
+
+
+def _cpu_convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    members = x.shape[0]
+    y = F.conv2d(_joined(x), _kernel(weight), stride=stride, padding=padding, groups=members)
+    return _separated(y, members)
+
+
+def _cpu_input_gradient(
+    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
+) -> Tensor:
+    members, batch = g.shape[:2]
+    shape = batch, members * weight.shape[3], height, width
+    x = torch.nn.grad.conv2d_input(
+        shape, _kernel(weight), _joined(g), stride, padding, groups=members
+    )
+    return _separated(x, members)
+
+
+def _cpu_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    members = x.shape[0]
+    shape = members * g.shape[4], x.shape[4], size, size
+    weight = torch.nn.grad.conv2d_weight(
+        _joined(x), shape, _joined(g), stride, padding, groups=members
+    )
+    return weight.unflatten(0, (members, -1)).permute(0, 3, 4, 2, 1).contiguous()
+
+
+def _joined(x: Tensor) -> Tensor:
+    """Return (members, b, H, W, C) as (b, members * C, H, W)."""
+    return x.permute(1, 0, 4, 2, 3).flatten(1, 2).contiguous()
+
+
+def _separated(x: Tensor, members: int) -> Tensor:
+    return x.unflatten(1, (members, -1)).permute(1, 0, 3, 4, 2).contiguous()
+
+
+def _kernel(weight: Tensor) -> Tensor:
+    return weight.permute(0, 4, 3, 1, 2).flatten(0, 1).contiguous()
+
+
+def _cuda_convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    from remuda.networks import kernels  # needs Triton, which exists only for GPUs
+
+    return kernels.convolution(x, weight, stride, padding)
+
+
+def _cuda_input_gradient(
+    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
+) -> Tensor:
+    from remuda.networks import kernels
+
+    return kernels.input_gradient(g, weight, height, width, stride, padding)
+
+
+def _cuda_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    from remuda.networks import kernels
+
+    return kernels.weight_gradient(x, g, size, stride, padding)
+
+
+def _like_convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+    height, width = ((n + 2 * padding - weight.shape[1]) // stride + 1 for n in x.shape[2:4])
+    return x.new_empty(*x.shape[:2], height, width, weight.shape[4])
+
+
+def _like_input(
+    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
+) -> Tensor:
+    return g.new_empty(*g.shape[:2], height, width, weight.shape[3])
+
+
+def _like_weight(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    return x.new_empty(x.shape[0], size, size, x.shape[4], g.shape[4])
+
+
+def _of_convolution(
+    g: Tensor, x: Tensor, weight: Tensor, needed: tuple[bool, bool], stride: int, padding: int
+) -> Gradients:
+    size = weight.shape[1]
+    return (
+        _INPUT_GRADIENT(g, weight, *x.shape[2:4], stride, padding) if needed[0] else None,
+        _WEIGHT_GRADIENT(x, g, size, stride, padding) if needed[1] else None,
+    )
+
+
+def _of_input_gradient(
+    z: Tensor, g: Tensor, weight: Tensor, needed: tuple[bool, bool], *geometry: int
+) -> Gradients:
+    stride, padding = geometry[2:]
+    return (
+        _CONVOLUTION(z, weight, stride, padding) if needed[0] else None,
+        _WEIGHT_GRADIENT(z, g, weight.shape[1], stride, padding) if needed[1] else None,
+    )
+
+
+def _of_weight_gradient(
+    z: Tensor, x: Tensor, g: Tensor, needed: tuple[bool, bool], *geometry: int
+) -> Gradients:
+    stride, padding = geometry[1:]
+    return (
+        _INPUT_GRADIENT(g, z, *x.shape[2:4], stride, padding) if needed[0] else None,
+        _CONVOLUTION(x, z, stride, padding) if needed[1] else None,
+    )
+
+
+def _operator(
+    schema: str,
+    cpu: Callable[..., Tensor],
+    cuda: Callable[..., Tensor],
+    fake: Callable[..., Tensor],
+    gradients: Callable[..., Gradients],
+) -> Callable[..., Tensor]:
+    """Register an operator of two tensors and some numbers."""
+    name = LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    LIBRARY.impl(name, cpu, "CPU")
+    LIBRARY.impl(name, cuda, "CUDA")
+    torch.library.register_fake(f"remuda::{name}", fake, lib=LIBRARY)
+    op = getattr(torch.ops.remuda, name).default
+
+    def rule(info: Any, axes: tuple[int | None, ...], a: Tensor, b: Tensor, *numbers: int) -> Any:
+        count = info.batch_size
+        result = op(_folded(a, axes[0], count), _folded(b, axes[1], count), *numbers)
+        return result.unflatten(0, (count, -1)), 0
+
+    torch.library.register_vmap(f"remuda::{name}", rule, lib=LIBRARY)
+    LIBRARY.impl(name, _differentiable(op, gradients), "Autograd", with_keyset=True)
+    return op
+
+
+def _folded(x: Tensor, axis: int | None, count: int) -> Tensor:
+    """Join the axis of ``vmap`` with the members."""
+    moved = x.expand(count, *x.shape) if axis is None else x.movedim(axis, 0)
+    return moved.flatten(0, 1).contiguous()
+
+
+def _differentiable(op: Any, gradients: Callable[..., Gradients]) -> Callable[..., Tensor]:
+    """Return the implementation that records the operator for the backward pass.
+
+    ``torch.library.register_autograd`` does not work under ``torch.func``. This is called once for
+    each level of nested gradients, as the implementations of PyTorch's own operators are.
+    """
+    c = cast(Any, torch._C)
+
+    def below(keys: Any, *arguments: Any) -> Tensor:
+        with c._AutoDispatchBelowAutograd():
+            return op.redispatch(keys & c._after_autograd_keyset, *arguments)
+
+    class Node(torch.autograd.function._SingleLevelFunction):
+        @staticmethod
+        def forward(ctx: Any, keys: Any, a: Tensor, b: Tensor, *numbers: int) -> Tensor:
+            ctx.save_for_backward(a, b)
+            ctx.numbers = numbers
+            # PyTorch turns gradients off here. Outer levels still need them.
+            with torch.enable_grad():
+                return below(keys, a, b, *numbers)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+            needed = ctx.needs_input_grad[1:3]
+            a, b = gradients(g.contiguous(), *ctx.saved_tensors, needed, *ctx.numbers)
+            return None, a, b, *(None for _ in ctx.numbers)
+
+    def call(keys: Any, a: Tensor, b: Tensor, *numbers: int) -> Tensor:
+        if not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)):
+            return below(keys, a, b, *numbers)
+        from torch._functorch.utils import enable_single_level_autograd_function
+
+        with enable_single_level_autograd_function():
+            return cast(Any, Node).apply(keys, a, b, *numbers)
+
+    return call
+
+
+_CONVOLUTION = _operator(
+    "convolution(Tensor x, Tensor weight, int stride, int padding) -> Tensor",
+    *(_cpu_convolution, _cuda_convolution, _like_convolution, _of_convolution),
+)
+_INPUT_GRADIENT = _operator(
+    "input_gradient(Tensor g, Tensor weight, int height, int width, int stride, int padding)"
+    " -> Tensor",
+    *(_cpu_input_gradient, _cuda_input_gradient, _like_input, _of_input_gradient),
+)
+_WEIGHT_GRADIENT = _operator(
+    "weight_gradient(Tensor x, Tensor g, int size, int stride, int padding) -> Tensor",
+    *(_cpu_weight_gradient, _cuda_weight_gradient, _like_weight, _of_weight_gradient),
+)
