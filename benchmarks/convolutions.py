@@ -80,7 +80,8 @@ class Case:
         big, small = (g, x) if self.layer.is_up else (x, g)
         sides = big.shape[2:4]
         if what == "weight":
-            return lambda: kernels.weight_gradient(big, small, self.k, *geometry, tile, parts)
+            run = kernels.weight_gradient
+            return lambda: run(big, small, self.k, *geometry, tile, parts).permute(0, 3, 4, 2, 1)
         if (what == "forward") == self.layer.is_up:
             source = x if self.layer.is_up else g
             return lambda: kernels.input_gradient(source, weight, *sides, *geometry, tile)
@@ -134,7 +135,8 @@ class Case:
         errors = []
         for member in (0, len(result) - 1):
             wanted = self.reference(what, member)
-            errors.append((result[member].float() - wanted).abs().max() / wanted.abs().max())
+            found = result[member].float()
+            errors.append((found - wanted).abs().max() / wanted.abs().max())
         worst = torch.stack(errors).max().item()
         return worst if math.isfinite(worst) else math.inf
 

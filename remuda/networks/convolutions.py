@@ -3,33 +3,50 @@
 Images are (members, images, height, width, channels), weights (members, k, k, in, out). The
 operators are linear in both tensors, and their gradients are again these operators: so three of
 them provide all derivatives. On a GPU, they are kernels that store no patches (kernels.py).
+
+The gradient of weights is (members, out, in, k, k), the layout of a layer's parameters, so that an
+optimizer need not transpose it.
 """
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LIBRARY = torch.library.Library("remuda", "FRAGMENT")
+# PyTorch caches compiled programs on disk. It looks them up by the names of their operators, but not
+# by the definitions of these: after a change in this file, it would run outdated programs.
+_VERSION = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+NAMESPACE = f"remuda_{_VERSION}"
+LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 Gradients = tuple[Tensor | None, Tensor | None]
 
 
 def convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
     """Convolve one member's images (b, H, W, C) with its weights (k, k, in, out)."""
-    return _CONVOLUTION(_one(x), _one(weight), stride, padding)[0]
+    dtype = _dtype(x)
+    return _CONVOLUTION(_one(x, dtype), _one(weight, dtype), stride, padding)[0]
 
 
 def transposed(
     x: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
 ) -> Tensor:
     """Apply the transpose of a convolution of images of this size, with weights (k, k, out, in)."""
-    return _INPUT_GRADIENT(_one(x), _one(weight), height, width, stride, padding)[0]
+    dtype = _dtype(x)
+    return _INPUT_GRADIENT(_one(x, dtype), _one(weight, dtype), height, width, stride, padding)[0]
 
 
-def _one(x: Tensor) -> Tensor:
-    return x[None].contiguous()
+def _dtype(x: Tensor) -> torch.dtype:
+    """Return the type to compute in: autocast does not know these operators."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+def _one(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x[None].to(dtype).contiguous()
 
 
 def _cpu_convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
@@ -55,7 +72,7 @@ def _cpu_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: 
     weight = torch.nn.grad.conv2d_weight(
         _joined(x), shape, _joined(g), stride, padding, groups=members
     )
-    return weight.unflatten(0, (members, -1)).permute(0, 3, 4, 2, 1).contiguous()
+    return weight.unflatten(0, (members, -1)).contiguous()
 
 
 def _joined(x: Tensor) -> Tensor:
@@ -103,7 +120,11 @@ def _like_input(
 
 
 def _like_weight(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
-    return x.new_empty(x.shape[0], size, size, x.shape[4], g.shape[4])
+    return x.new_empty(x.shape[0], g.shape[4], x.shape[4], size, size)
+
+
+def _weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    return _WEIGHT_GRADIENT(x, g, size, stride, padding).permute(0, 3, 4, 2, 1)
 
 
 def _of_convolution(
@@ -112,7 +133,7 @@ def _of_convolution(
     size = weight.shape[1]
     return (
         _INPUT_GRADIENT(g, weight, *x.shape[2:4], stride, padding) if needed[0] else None,
-        _WEIGHT_GRADIENT(x, g, size, stride, padding) if needed[1] else None,
+        _weight_gradient(x, g, size, stride, padding) if needed[1] else None,
     )
 
 
@@ -122,7 +143,7 @@ def _of_input_gradient(
     stride, padding = geometry[2:]
     return (
         _CONVOLUTION(z, weight, stride, padding) if needed[0] else None,
-        _WEIGHT_GRADIENT(z, g, weight.shape[1], stride, padding) if needed[1] else None,
+        _weight_gradient(z, g, weight.shape[1], stride, padding) if needed[1] else None,
     )
 
 
@@ -130,6 +151,7 @@ def _of_weight_gradient(
     z: Tensor, x: Tensor, g: Tensor, needed: tuple[bool, bool], *geometry: int
 ) -> Gradients:
     stride, padding = geometry[1:]
+    z = z.permute(0, 3, 4, 2, 1).contiguous()
     return (
         _INPUT_GRADIENT(g, z, *x.shape[2:4], stride, padding) if needed[0] else None,
         _CONVOLUTION(x, z, stride, padding) if needed[1] else None,
@@ -147,15 +169,15 @@ def _operator(
     name = LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     LIBRARY.impl(name, cpu, "CPU")
     LIBRARY.impl(name, cuda, "CUDA")
-    torch.library.register_fake(f"remuda::{name}", fake, lib=LIBRARY)
-    op = getattr(torch.ops.remuda, name).default
+    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
+    op = getattr(getattr(torch.ops, NAMESPACE), name).default
 
     def rule(info: Any, axes: tuple[int | None, ...], a: Tensor, b: Tensor, *numbers: int) -> Any:
         count = info.batch_size
         result = op(_folded(a, axes[0], count), _folded(b, axes[1], count), *numbers)
         return result.unflatten(0, (count, -1)), 0
 
-    torch.library.register_vmap(f"remuda::{name}", rule, lib=LIBRARY)
+    torch.library.register_vmap(f"{NAMESPACE}::{name}", rule, lib=LIBRARY)
     LIBRARY.impl(name, _differentiable(op, gradients), "Autograd", with_keyset=True)
     return op
 

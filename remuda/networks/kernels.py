@@ -205,7 +205,9 @@ def _weight_product(
         places = pixel[:, None] * CHANNELS + channel[None, :]
         right_factor = tl.load(g + places, mask=(pixel < end)[:, None] & is_channel, other=0.0)
         total = tl.dot(left_factor, right_factor, total, input_precision=PRECISION)
-    target = term[:, None] * CHANNELS + channel[None, :]
+    # (out, in, tap), the order of a layer's parameters
+    places = term % DEPTH * (SIZE * SIZE) + term // DEPTH
+    target = channel[None, :] * TERMS + places[:, None]
     tl.store(result + target, total.to(result.dtype.element_ty), mask=is_term & is_channel)
 
 
@@ -272,20 +274,20 @@ def weight_gradient(
     """Return the gradient with respect to weights (k, k) of a convolution of x; g is y's.
 
     Several programs add up parts of the pixels, and a sum of the parts follows. The order of all
-    additions is fixed.
+    additions is fixed. The result is (members, out, in, k, k).
     """
     members, images, height, width, depth = x.shape
     out_height, out_width, channels = g.shape[2:]
     if stride == 1 and channels < depth:  # gather the tensor with fewer channels
         flipped = weight_gradient(g, x, size, 1, size - 1 - padding, tile, parts)
-        return flipped.flip(1, 2).transpose(3, 4).contiguous()
+        return flipped.flip(3, 4).transpose(1, 2).contiguous()
     terms, pixels = size * size * depth, images * out_height * out_width
     tile = tile or weight_tile(channels, terms)
     blocks = triton.cdiv(terms, tile.rows) * triton.cdiv(channels, tile.columns)
     parts = parts or num_parts(members * blocks, triton.cdiv(pixels, tile.depth))
     length = triton.cdiv(triton.cdiv(pixels, tile.depth), parts) * tile.depth
     dtype = x.dtype if parts == 1 else torch.float32
-    result = x.new_empty(parts, members, size, size, depth, channels, dtype=dtype)
+    result = x.new_empty(parts, members, channels, depth, size, size, dtype=dtype)
     _weight_product[(blocks, parts, members)](
         *(x.contiguous(), g.contiguous(), result, members, images, length),
         *(height, width, out_height, out_width, depth, channels),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remuda.errors import UserError
-from remuda.networks import products
+from remuda.networks import convolutions
 from remuda.tensors import calculus, random
 
 MOMENTUM = 0.1  # of BatchNorm's running statistics, as in all tables of the papers
@@ -163,10 +163,9 @@ class Conv2d(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         if not uses_products():
             return super().forward(input)
-        weight, bias = self.weight, cast(Tensor, self.bias)
-        if self.stride == (1, 1) and 9 * self.out_channels < self.in_channels:
-            return products.by_overlap(input, weight, bias)
-        return products.by_patches(input, weight, bias, self.stride[0])
+        weight = self.weight.permute(2, 3, 1, 0)  # (k, k, in, out)
+        y = convolutions.convolution(input, weight, self.stride[0], padding=1)
+        return y + cast(Tensor, self.bias).to(y.dtype)
 
 
 class UpsampledConv2d(nn.Conv2d):
@@ -193,7 +192,10 @@ class UpsampledConv2d(nn.Conv2d):
         if uses_products():
             # The BatchNorm that follows makes the gradient of the bias 0. Without ``detach``, a
             # compiled program would read the whole gradient once more to compute this 0.
-            return products.upsampled(input, kernel, bias.detach() if self.training else bias)
+            bias = bias.detach() if self.training else bias
+            size = 2 * input.shape[1], 2 * input.shape[2]
+            y = convolutions.transposed(input, kernel.permute(2, 3, 1, 0), *size, 2, padding=1)
+            return y + bias.to(y.dtype)
         return F.conv_transpose2d(input, kernel, bias, stride=2, padding=1)
 
 
