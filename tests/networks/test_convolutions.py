@@ -1,5 +1,8 @@
 """Check the convolution operators against the library, under all transforms that training uses."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -89,3 +92,53 @@ def test_members_can_share_weights_or_images() -> None:
     torch.testing.assert_close(shared[1], library(x[1], weight[0], 2))
     shared = torch.func.vmap(lambda kernel: ours(x[0], kernel, 2))(weight)
     torch.testing.assert_close(shared[1], library(x[0], weight[1], 2))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_on_a_gpu_equal_the_cpu(name: str) -> None:
+    (mine, theirs), shape = CASES[name]
+    expected = gradients(theirs)(*draw(shape))
+    arguments = [t.float().cuda() for t in draw(shape)]
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        found = gradients(mine)(*arguments)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.cpu().double(), other, rtol=1e-4, atol=1e-4)
+
+
+KERNELS_ON_A_CPU = """
+import torch
+from remuda.networks import convolutions, kernels
+from remuda.networks.kernels import Tile
+
+torch.manual_seed(1)
+TILES = [None, Tile(16, 16, 32, square=2)]
+for size, k, stride, inner, outer in [(5, 3, 1, 20, 3), (6, 3, 2, 3, 20), (6, 4, 2, 16, 5)]:
+    after = (size + 2 - k) // stride + 1
+    x, g = torch.randn(2, 1, size, size, inner), torch.randn(2, 1, after, after, outer)
+    weight = torch.randn(2, k, k, inner, outer)
+    for tile in TILES:
+        for kernel, reference, arguments in [
+            (kernels.convolution, convolutions._cpu_convolution, (x, weight, stride, 1)),
+            (
+                kernels.input_gradient,
+                convolutions._cpu_input_gradient,
+                (g, weight, size, size, stride, 1),
+            ),
+            (kernels.weight_gradient, convolutions._cpu_weight_gradient, (x, g, k, stride, 1)),
+        ]:
+            found, wanted = kernel(*arguments, tile), reference(*arguments)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+"""
+
+
+def test_kernels_in_the_interpreter_equal_the_library() -> None:
+    """Run the kernels without a GPU, in a process of its own: the choice is made at import."""
+    pytest.importorskip("triton", reason="Triton is not installed")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", KERNELS_ON_A_CPU]
+    subprocess.run(command, env=environment, check=True, timeout=300)
