@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# PyTorch caches compiled programs on disk. It looks them up by the names of their operators, but not
-# by the definitions of these: after a change in this file, it would run outdated programs.
+# PyTorch caches compiled programs on disk. It looks them up by the names of their operators, not by
+# the definitions of these: after a change in this file, it would run outdated programs.
 _VERSION = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
 NAMESPACE = f"remuda_{_VERSION}"
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")

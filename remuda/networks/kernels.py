@@ -1,6 +1,5 @@
 """Compute convolutions of many members on a GPU, with kernels that store no patches.
 
-Each kernel is a matrix product whose left factor is gathered from the images while it is read.
 Images are (members, images, height, width, channels), weights (members, k, k, in, out).
 """
 
@@ -8,8 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
+
+from remuda.networks.gathering import Geometry, gather_product
+from remuda.networks.weighing import weight_product
 
 
 class Tile(NamedTuple):
@@ -25,190 +26,6 @@ class Tile(NamedTuple):
     warps: int = 4
     stages: int = 3
     square: int = 1
-
-
-@triton.jit
-def _gather_product(
-    x,
-    weight,
-    y,
-    images,
-    HEIGHT: tl.constexpr,  # of x
-    WIDTH: tl.constexpr,
-    OUT_HEIGHT: tl.constexpr,  # of y
-    OUT_WIDTH: tl.constexpr,
-    DEPTH: tl.constexpr,  # channels of x
-    CHANNELS: tl.constexpr,  # of y
-    SIZE: tl.constexpr,
-    STRIDE: tl.constexpr,
-    PADDING: tl.constexpr,
-    TRANSPOSED: tl.constexpr,
-    SQUARE: tl.constexpr,  # side of a square of output pixels
-    PRECISION: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """Convolve, or convolve transposed: one member, one block of pixels, one of columns.
-
-    The rows of the product are squares of output pixels, the columns are the channels of all
-    pixels in a square. A transposed convolution reads the pixels (row - i, column - j) and writes
-    the square that begins at (stride * row - padding, stride * column - padding). All pixels in
-    this square depend on the same inputs.
-    """
-    MARGIN: tl.constexpr = PADDING if TRANSPOSED else 0
-    ROWS: tl.constexpr = (OUT_HEIGHT + MARGIN + SQUARE - 1) // SQUARE
-    COLUMNS: tl.constexpr = (OUT_WIDTH + MARGIN + SQUARE - 1) // SQUARE
-    NUM_OUTPUTS: tl.constexpr = SQUARE * SQUARE * CHANNELS
-    # input pixels along one axis that a square depends on
-    NUM_TAPS: tl.constexpr = (
-        (SIZE + STRIDE - 1) // STRIDE if TRANSPOSED else SIZE + (SQUARE - 1) * STRIDE
-    )
-    member = tl.program_id(2).to(tl.int64)
-    x += member * images * (HEIGHT * WIDTH * DEPTH)
-    weight += member * (SIZE * SIZE * DEPTH * CHANNELS)
-    y += member * images * (OUT_HEIGHT * OUT_WIDTH * CHANNELS)
-
-    pixel = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
-    image = pixel // (ROWS * COLUMNS)
-    row = pixel // COLUMNS % ROWS
-    column = pixel % COLUMNS
-    first = tl.program_id(1) * BLOCK_N
-    output = first + tl.arange(0, BLOCK_N)
-    channel = output % CHANNELS
-    corner = output // CHANNELS  # pixel in the square
-    top = (corner // SQUARE)[:, None]
-    left = (corner % SQUARE)[:, None]
-    row_taps = NUM_TAPS
-    column_taps = NUM_TAPS
-    if TRANSPOSED:
-        start_row = row
-        start_column = column
-        if CHANNELS % BLOCK_N == 0:  # the whole block belongs to one pixel of the square
-            channel = tl.multiple_of(first % CHANNELS, BLOCK_N) + tl.arange(0, BLOCK_N)
-            top = first // CHANNELS // STRIDE
-            left = first // CHANNELS % STRIDE
-            if SIZE % STRIDE != 0:  # some pixels of the square have fewer taps
-                row_taps = (SIZE - top + STRIDE - 1) // STRIDE
-                column_taps = (SIZE - left + STRIDE - 1) // STRIDE
-    else:
-        start_row = row * (SQUARE * STRIDE) - PADDING
-        start_column = column * (SQUARE * STRIDE) - PADDING
-
-    total = tl.zeros((BLOCK_P, BLOCK_N), dtype=tl.float32)
-    num_terms = row_taps * column_taps * DEPTH
-    for start in range(0, num_terms, BLOCK_K):
-        if DEPTH % BLOCK_K == 0:  # the whole block belongs to one tap
-            tap = start // DEPTH
-            depth = (tl.multiple_of(start % DEPTH, BLOCK_K) + tl.arange(0, BLOCK_K))[None, :]
-        else:
-            term = start + tl.arange(0, BLOCK_K)[None, :]
-            tap = term // DEPTH
-            depth = term % DEPTH
-        i = tap // column_taps
-        j = tap % column_taps
-        known = (output < NUM_OUTPUTS)[:, None]
-        if TRANSPOSED:
-            from_row = start_row[:, None] - i
-            from_column = start_column[:, None] - j
-            place = (top + STRIDE * i) * SIZE + left + STRIDE * j
-            places = (place * CHANNELS + channel[:, None]) * DEPTH + depth
-            if SIZE % STRIDE != 0:
-                known = known & (top + STRIDE * i < SIZE) & (left + STRIDE * j < SIZE)
-        else:
-            from_row = start_row[:, None] + i
-            from_column = start_column[:, None] + j
-            place = tap
-            if SQUARE > 1:
-                p = i - top * STRIDE
-                q = j - left * STRIDE
-                place = p * SIZE + q
-                known = known & (p >= 0) & (p < SIZE) & (q >= 0) & (q < SIZE)
-            places = (place * DEPTH + depth) * CHANNELS + channel[:, None]
-        inside = (from_row >= 0) & (from_row < HEIGHT)
-        inside = inside & (from_column >= 0) & (from_column < WIDTH) & (image[:, None] < images)
-        if DEPTH % BLOCK_K != 0:
-            inside = inside & (term < num_terms)
-            known = known & (term < num_terms)
-        offset = ((image[:, None] * HEIGHT + from_row) * WIDTH + from_column) * DEPTH + depth
-        left_factor = tl.load(x + offset, mask=inside, other=0.0)
-        right_factor = tl.load(weight + places, mask=known, other=0.0)
-        total = tl.dot(left_factor, tl.trans(right_factor), total, input_precision=PRECISION)
-
-    to_row = (row * SQUARE - MARGIN)[:, None] + (corner // SQUARE)[None, :]
-    to_column = (column * SQUARE - MARGIN)[:, None] + (corner % SQUARE)[None, :]
-    target = ((image[:, None] * OUT_HEIGHT + to_row) * OUT_WIDTH + to_column) * CHANNELS
-    mask = (image < images)[:, None] & (output < NUM_OUTPUTS)[None, :]
-    mask = mask & (to_row >= 0) & (to_row < OUT_HEIGHT)
-    mask = mask & (to_column >= 0) & (to_column < OUT_WIDTH)
-    tl.store(y + target + channel[None, :], total.to(y.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def _weight_product(
-    x,
-    g,
-    result,
-    members,
-    images,
-    length,  # pixels of g that one program adds up
-    HEIGHT: tl.constexpr,  # of x
-    WIDTH: tl.constexpr,
-    OUT_HEIGHT: tl.constexpr,  # of g
-    OUT_WIDTH: tl.constexpr,
-    DEPTH: tl.constexpr,  # channels of x
-    CHANNELS: tl.constexpr,  # of g
-    SIZE: tl.constexpr,
-    STRIDE: tl.constexpr,
-    PADDING: tl.constexpr,
-    PRECISION: tl.constexpr,
-    BLOCK_R: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-):
-    """Add up one part of the pixels, for one block of a member's (tap, in) x (out) matrix."""
-    TERMS: tl.constexpr = SIZE * SIZE * DEPTH
-    NUM_BLOCKS: tl.constexpr = (TERMS + BLOCK_R - 1) // BLOCK_R
-    member = tl.program_id(2).to(tl.int64)
-    part = tl.program_id(1)
-    x += member * images * (HEIGHT * WIDTH * DEPTH)
-    g += member * images * (OUT_HEIGHT * OUT_WIDTH * CHANNELS)
-    result += (part * members + member) * (TERMS * CHANNELS)
-
-    first = tl.program_id(0) % NUM_BLOCKS * BLOCK_R
-    term = first + tl.arange(0, BLOCK_R)
-    channel = tl.program_id(0) // NUM_BLOCKS * BLOCK_N + tl.arange(0, BLOCK_N)
-    if DEPTH % BLOCK_R == 0:
-        tap = first // DEPTH
-        depth = (tl.multiple_of(first % DEPTH, BLOCK_R) + tl.arange(0, BLOCK_R))[:, None]
-    else:
-        tap = (term // DEPTH)[:, None]
-        depth = (term % DEPTH)[:, None]
-    i = tap // SIZE - PADDING
-    j = tap % SIZE - PADDING
-    is_term = (term < TERMS)[:, None]
-    is_channel = (channel < CHANNELS)[None, :]
-
-    total = tl.zeros((BLOCK_R, BLOCK_N), dtype=tl.float32)
-    end = tl.minimum((part + 1) * length, images * (OUT_HEIGHT * OUT_WIDTH))
-    for start in range(part * length, end, BLOCK_P):
-        pixel = start + tl.arange(0, BLOCK_P)
-        image = pixel // (OUT_HEIGHT * OUT_WIDTH)
-        row = pixel // OUT_WIDTH % OUT_HEIGHT * STRIDE
-        column = pixel % OUT_WIDTH * STRIDE
-        from_row = row[None, :] + i
-        from_column = column[None, :] + j
-        inside = (from_row >= 0) & (from_row < HEIGHT)
-        inside = inside & (from_column >= 0) & (from_column < WIDTH) & (pixel < end)[None, :]
-        offset = ((image[None, :] * HEIGHT + from_row) * WIDTH + from_column) * DEPTH + depth
-        left_factor = tl.load(x + offset, mask=inside & is_term, other=0.0)
-        places = pixel[:, None] * CHANNELS + channel[None, :]
-        right_factor = tl.load(g + places, mask=(pixel < end)[:, None] & is_channel, other=0.0)
-        total = tl.dot(left_factor, right_factor, total, input_precision=PRECISION)
-    # (out, in, tap), the order of a layer's parameters
-    places = term % DEPTH * (SIZE * SIZE) + term // DEPTH
-    target = channel[None, :] * TERMS + places[:, None]
-    tl.store(result + target, total.to(result.dtype.element_ty), mask=is_term & is_channel)
 
 
 def convolution(
@@ -244,7 +61,7 @@ def _gathered(
     transposed: bool,
     tile: Tile | None,
 ) -> Tensor:
-    members, images, height, width, depth = x.shape
+    members, images, _, _, depth = x.shape
     out_height, out_width, channels = y.shape[2:]
     size = weight.shape[1]
     tile = tile or gather_tile(channels, depth, size, stride, transposed)
@@ -252,10 +69,10 @@ def _gathered(
     sides = [triton.cdiv(side + margin, square) for side in (out_height, out_width)]
     pixels, outputs = images * sides[0] * sides[1], square**2 * channels
     grid = triton.cdiv(pixels, tile.rows), triton.cdiv(outputs, tile.columns), members
-    _gather_product[grid](
+    gather_product[grid](
         *(x.contiguous(), weight.contiguous(), y, images),
-        *(height, width, out_height, out_width, depth, channels),
-        *(size, stride, padding, transposed, square, _precision(x)),
+        Geometry(*x.shape[2:], *y.shape[2:], size, stride, padding),
+        *(transposed, square, _precision(x)),
         *(tile.rows, tile.columns, tile.depth),
         **_launch(tile),
     )
@@ -276,7 +93,7 @@ def weight_gradient(
     Several programs add up parts of the pixels, and a sum of the parts follows. The order of all
     additions is fixed. The result is (members, out, in, k, k).
     """
-    members, images, height, width, depth = x.shape
+    members, images, _, _, depth = x.shape
     out_height, out_width, channels = g.shape[2:]
     if stride == 1 and channels < depth:  # gather the tensor with fewer channels
         flipped = weight_gradient(g, x, size, 1, size - 1 - padding, tile, parts)
@@ -288,10 +105,9 @@ def weight_gradient(
     length = triton.cdiv(triton.cdiv(pixels, tile.depth), parts) * tile.depth
     dtype = x.dtype if parts == 1 else torch.float32
     result = x.new_empty(parts, members, channels, depth, size, size, dtype=dtype)
-    _weight_product[(blocks, parts, members)](
+    weight_product[(blocks, parts, members)](
         *(x.contiguous(), g.contiguous(), result, members, images, length),
-        *(height, width, out_height, out_width, depth, channels),
-        *(size, stride, padding, _precision(x)),
+        *(Geometry(*x.shape[2:], *g.shape[2:], size, stride, padding), _precision(x)),
         *(tile.rows, tile.columns, tile.depth),
         **_launch(tile),
     )
