@@ -1,4 +1,4 @@
-"""Compare convolutions of a herd on a GPU: our kernels, compiled products, and the library.
+"""Compare convolutions of a herd on a GPU: our kernels and the library.
 
 For every layer of the DC-GAN and of the W-CGAN's critic, this measures the forward pass, the input
 gradient and the weight gradient with several tiles. The first phase compiles all kernels in
@@ -19,11 +19,10 @@ import triton
 from torch import Tensor
 from torch.nn import functional as F
 
-from remuda.networks import kernels, products
-from remuda.networks.kernels import Tile
+from remuda.networks import kernels
+from remuda.networks.tiles import Tile, power
 
 DEVICE, DTYPE = "cuda", torch.bfloat16
-OPTIONS = {"comprehensive_padding": False}
 CALLS, REPLAYS = 5, 4
 TOLERANCE = 2e-2  # relative to the largest number of the result, in bf16
 
@@ -140,20 +139,6 @@ class Case:
         worst = torch.stack(errors).max().item()
         return worst if math.isfinite(worst) else math.inf
 
-    def products(self) -> dict[str, Callable[[], object]]:
-        """Compile products.py, with channels-last tensors on both sides."""
-
-        def one(x: Tensor, weight: Tensor) -> Tensor:
-            bias = x.new_zeros(self.layer.num_out)
-            matrix = weight.permute(3, 2, 0, 1)
-            if self.layer.is_up:
-                return products.upsampled(x, matrix, bias)
-            if self.stride == 1 and 9 * self.layer.num_out < self.layer.num_in:
-                return products.by_overlap(x, matrix, bias)
-            return products.by_patches(x, matrix, bias, self.stride)
-
-        return self.versions(torch.func.vmap(one), compiled=True)
-
     def library(self) -> dict[str, Callable[[], object]]:
         def one(x: Tensor, weight: Tensor) -> Tensor:
             image, matrix = x.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1)
@@ -163,30 +148,17 @@ class Case:
                 y = F.conv2d(image, matrix, stride=self.stride, padding=1)
             return y.permute(0, 2, 3, 1)
 
-        return self.versions(torch.func.vmap(one), compiled=False)
+        fn = torch.func.vmap(one)
 
-    def versions(self, fn: Callable[..., Tensor], compiled: bool) -> dict[str, Callable]:
-        def forward(x: Tensor, weight: Tensor) -> Tensor:
-            return fn(x, weight).contiguous()
+        def gradient(of: int) -> Callable[[], object]:
+            tensors = self.x, self.weight
+            varied = (lambda t: fn(t, self.weight)) if of == 0 else (lambda t: fn(self.x, t))
+            return lambda: torch.func.vjp(varied, tensors[of])[1](self.g)[0].contiguous()
 
-        def gradient(of: int):
-            def run(x: Tensor, weight: Tensor, g: Tensor) -> Tensor:
-                varied = (lambda t: fn(t, weight)) if of == 0 else (lambda t: fn(x, t))
-                return torch.func.vjp(varied, (x, weight)[of])[1](g)[0].contiguous()
-
-            return run
-
-        functions = {"forward": forward, "input": gradient(0), "weight": gradient(1)}
-        if compiled:
-            functions = {
-                name: torch.compile(f, fullgraph=True, dynamic=False, options=OPTIONS)
-                for name, f in functions.items()
-            }
-        arguments = self.x, self.weight
         return {
-            "forward": lambda: functions["forward"](*arguments),
-            "input": lambda: functions["input"](*arguments, self.g),
-            "weight": lambda: functions["weight"](*arguments, self.g),
+            "forward": lambda: fn(self.x, self.weight).contiguous(),
+            "input": gradient(0),
+            "weight": gradient(1),
         }
 
 
@@ -219,10 +191,6 @@ GATHER_TILES = [
     (256, 16, 32, 4, 3),
     (128, 16, 64, 4, 4),
 ]
-
-
-def power(number: int) -> int:
-    return triton.next_power_of_2(number)
 
 
 def milliseconds(fn: Callable[[], object]) -> float:
@@ -258,18 +226,15 @@ def attempt(fn: Callable[[], object]) -> str | None:
 
 
 def warm(case: Case) -> None:
-    """Fill the caches of the compilers."""
+    """Fill the compiler's cache."""
     for what in ("forward", "input", "weight"):
         for tile, parts in case.tiles(what):
             attempt(case.kernel(what, tile, parts))
-    for run in case.products().values():
-        run()
 
 
 def measure(case: Case) -> None:
     """Print the times in us. Leave out tiles whose results are wrong."""
-    torch._dynamo.reset()  # it refuses to compile the same function for many shapes
-    compiled, library = case.products(), case.library()
+    library = case.library()
     print(f"\n== {case.layer.name}", flush=True)
     for what in ("forward", "input", "weight"):
         times: list[tuple[float, str, float]] = []
@@ -283,18 +248,15 @@ def measure(case: Case) -> None:
                     print(f"WRONG: {what} with {label}: error {error:.1e}", flush=True)
                     continue
                 times.append((1000 * milliseconds(run), label, error))
-        ours, theirs = sorted(times), 1000 * milliseconds(compiled[what])
+        ours, plain = sorted(times), 1000 * milliseconds(library[what])
         if not ours:
-            print(f"{what:8} no tile is right; products {theirs:6.1f} us", flush=True)
+            print(f"{what:8} no tile is right; library {plain:8.1f} us", flush=True)
             continue
         default = next((t for t in ours if t[1] == "default"), (math.nan, "", 0.0))
-        plain = 1000 * milliseconds(library[what])
         tried = "  ".join(f"{label}: {t:.0f}" for t, label, _ in ours[:6])
         print(
             f"{what:8} kernel {ours[0][0]:6.1f} (default {default[0]:6.1f}) "
-            f"products {theirs:6.1f} library {plain:8.1f} us | "
-            f"error {max(t[2] for t in ours):.1e} vs {case.error(what, compiled[what]()):.1e} "
-            f"| {tried}",
+            f"library {plain:8.1f} us | error {max(t[2] for t in ours):.1e} | {tried}",
             flush=True,
         )
 

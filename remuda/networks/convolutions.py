@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.grad import conv2d_input, conv2d_weight
 
 # PyTorch caches compiled programs on disk. It looks them up by the names of their operators, not by
 # the definitions of these: after a change in this file, it would run outdated programs.
@@ -60,18 +61,14 @@ def _cpu_input_gradient(
 ) -> Tensor:
     members, batch = g.shape[:2]
     shape = batch, members * weight.shape[3], height, width
-    x = torch.nn.grad.conv2d_input(
-        shape, _kernel(weight), _joined(g), stride, padding, groups=members
-    )
+    x = conv2d_input(shape, _kernel(weight), _joined(g), stride, padding, groups=members)
     return _separated(x, members)
 
 
 def _cpu_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
     members = x.shape[0]
     shape = members * g.shape[4], x.shape[4], size, size
-    weight = torch.nn.grad.conv2d_weight(
-        _joined(x), shape, _joined(g), stride, padding, groups=members
-    )
+    weight = conv2d_weight(_joined(x), shape, _joined(g), stride, padding, groups=members)
     return weight.unflatten(0, (members, -1)).contiguous()
 
 
@@ -169,7 +166,13 @@ def _operator(
     name = LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     LIBRARY.impl(name, cpu, "CPU")
     LIBRARY.impl(name, cuda, "CUDA")
-    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=LIBRARY)
+
+    def shaped(*arguments: Any) -> Tensor:
+        if arguments[0].device.type == "cuda":
+            cuda(*arguments)  # start to compile the kernels: see launching.py
+        return fake(*arguments)
+
+    torch.library.register_fake(f"{NAMESPACE}::{name}", shaped, lib=LIBRARY)
     op = getattr(getattr(torch.ops, NAMESPACE), name).default
 
     def rule(info: Any, axes: tuple[int | None, ...], a: Tensor, b: Tensor, *numbers: int) -> Any:
@@ -210,9 +213,9 @@ def _differentiable(op: Any, gradients: Callable[..., Gradients]) -> Callable[..
                 return below(keys, a, b, *numbers)
 
         @staticmethod
-        def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
             needed = ctx.needs_input_grad[1:3]
-            a, b = gradients(g.contiguous(), *ctx.saved_tensors, needed, *ctx.numbers)
+            a, b = gradients(grad_outputs[0].contiguous(), *ctx.saved_tensors, needed, *ctx.numbers)
             return None, a, b, *(None for _ in ctx.numbers)
 
     def call(keys: Any, a: Tensor, b: Tensor, *numbers: int) -> Tensor:

@@ -1,29 +1,13 @@
 """Define matrix products whose left factor is gathered from images while it is read.
 
 Images are (members, images, height, width, channels), weights (members, k, k, in, out). kernels.py
-launches these programs. Conditions on capitals are decided when a program is compiled. Where a
-block lies within one tap of the convolution, the tap is a single number: only then can the
-compiler copy 16 bytes at once.
+launches these programs, and tiles.py defines the argument G. Conditions on capitals are decided
+when a program is compiled. Where a block lies within one tap of the convolution, the tap is a
+single number: only then can the compiler copy 16 bytes at once.
 """
-
-from typing import NamedTuple
 
 import triton
 import triton.language as tl
-
-
-class Geometry(NamedTuple):
-    """Describe a product: the image that is gathered, the other image, and the convolution."""
-
-    height: int
-    width: int
-    depth: int  # channels of the gathered image
-    out_height: int
-    out_width: int
-    channels: int  # of the other image
-    size: int
-    stride: int
-    padding: int
 
 
 @triton.jit

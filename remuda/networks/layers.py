@@ -15,23 +15,24 @@ from remuda.tensors import calculus, random
 MOMENTUM = 0.1  # of BatchNorm's running statistics, as in all tables of the papers
 
 
-def uses_products() -> bool:
-    """Return whether convolutions are matrix products, on images with the channels last.
+def is_compiled() -> bool:
+    """Return whether this code becomes part of a compiled program.
 
-    Compiled code uses products. Other code uses the libraries' convolutions, which need fewer
-    operations and take images with the channels first.
+    There, images have their channels last, and convolutions are our own operators, which have fast
+    kernels for many members (convolutions.py). Other code uses the libraries' convolutions, which
+    take images with the channels first.
     """
     return torch.compiler.is_dynamo_compiling()
 
 
 def channels_last(images: Tensor) -> Tensor:
     """Return images (b, C, H, W) in the layout that the layers of this module expect."""
-    return images.permute(0, 2, 3, 1) if uses_products() else images
+    return images.permute(0, 2, 3, 1) if is_compiled() else images
 
 
 def channels_first(images: Tensor) -> Tensor:
     """Return images in the layout of the layers as (b, C, H, W)."""
-    return images.permute(0, 3, 1, 2) if uses_products() else images
+    return images.permute(0, 3, 1, 2) if is_compiled() else images
 
 
 class Unflatten(nn.Unflatten):
@@ -104,7 +105,7 @@ class BatchNorm2d(nn.BatchNorm2d):
             raise UserError(
                 "BatchNorm cannot normalise a single pixel: raise strategy.batch_size above 1"
             )
-        if uses_products():
+        if is_compiled():
             return self.formulas(input)
         if not self.training:
             return super().forward(input)
@@ -135,7 +136,7 @@ class BatchNorm2d(nn.BatchNorm2d):
     def _statistics(self, wide: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean and the variance of each batch of (num_batches, b, H, W, C)."""
         axes = 1, 2, 3
-        if not uses_products():
+        if not is_compiled():
             var, mean = torch.var_mean(wide, axes, correction=0)
             return mean, var
         # A compiler needs one pass over the numbers for two sums. They are sums of differences from
@@ -161,7 +162,7 @@ class Conv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, 3, stride, padding=1)
 
     def forward(self, input: Tensor) -> Tensor:
-        if not uses_products():
+        if not is_compiled():
             return super().forward(input)
         weight = self.weight.permute(2, 3, 1, 0)  # (k, k, in, out)
         y = convolutions.convolution(input, weight, self.stride[0], padding=1)
@@ -183,13 +184,13 @@ class UpsampledConv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, 3, padding=1)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.shape[-1] < 4 and not uses_products():  # the libraries are slower at this
+        if input.shape[-1] < 4 and not is_compiled():  # the libraries are slower at this
             return super().forward(F.interpolate(input, scale_factor=2, mode="nearest"))
         flipped = self.weight.flip(2, 3).transpose(0, 1)
         shifts = [(left, top) for left in (0, 1) for top in (0, 1)]
         smeared = [F.pad(flipped, (left, 1 - left, top, 1 - top)) for left, top in shifts]
         kernel, bias = smeared[0] + smeared[1] + smeared[2] + smeared[3], cast(Tensor, self.bias)
-        if uses_products():
+        if is_compiled():
             # The BatchNorm that follows makes the gradient of the bias 0. Without ``detach``, a
             # compiled program would read the whole gradient once more to compute this 0.
             bias = bias.detach() if self.training else bias

@@ -132,15 +132,15 @@ def test_subclasses_and_shared_power_iterations_take_two_passes():
         ("learned kernels", dict(loss="wasserstein", lipschitz="penalty")),
     ],
 )
-def test_a_step_with_products_equals_the_plain_one(name, options, monkeypatch):
-    """Compiled code uses one pass, channels last and products, and draws the same masks."""
+def test_a_compiled_step_equals_the_plain_one(name, options, monkeypatch):
+    """Compiled code uses one pass, channels last and own operators, and draws the same masks."""
     gan = make(NETWORKS[name], **options)
     pairs = wide(trees.stack([gan.init(7), gan.init(8)]))
     real, noise = images(2, 1, 4, 1, 8, 8), images(2, 1, 4, 5)
     labels, keys = torch.stack([LABELS, FAKE_LABELS])[:, None], torch.tensor([[1], [2]])
     arguments = pairs, real, labels, noise, keys
     expected = [gan.step(*trees.row(arguments, i)) for i in range(2)]
-    monkeypatch.setattr(layers, "uses_products", lambda: True)
+    monkeypatch.setattr(layers, "is_compiled", lambda: True)
     monkeypatch.setattr(players, "_joins", lambda device: True)
     found = calculus.stacked(gan.step)(*arguments)
     for i in range(2):
