@@ -1,8 +1,8 @@
 """Launch Triton programs, and compile them while PyTorch's compiler is still at work.
 
-Triton compiles a program when it is launched for the first time: about 20 programs of one or two
-seconds each for a DC-GAN, one after the other. PyTorch's compiler calls the operators with fake
-tensors before, so their programs can be compiled in threads meanwhile.
+Triton compiles a program when it is launched for the first time. In a compiled step, this would
+happen at the end, one program after the other. But PyTorch's compiler calls all operators with fake
+tensors first, so threads can compile their programs meanwhile.
 """
 
 from collections.abc import Hashable

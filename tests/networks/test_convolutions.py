@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from remuda.engines.programs import OPTIONS
 from remuda.networks import convolutions
 from remuda.tensors import calculus
 
@@ -95,15 +96,19 @@ def test_members_can_share_weights_or_images() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_kernels_on_a_gpu_equal_the_cpu(name: str) -> None:
+def test_kernels_on_a_gpu_equal_the_cpu(name: str, compiled: bool) -> None:
     (mine, theirs), shape = CASES[name]
     expected = gradients(theirs)(*draw(shape))
     arguments = [t.float().cuda() for t in draw(shape)]
+    function = gradients(mine)
+    if compiled:
+        function = torch.compile(function, fullgraph=True, dynamic=False, options=OPTIONS)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
-        found = gradients(mine)(*arguments)
+        found = function(*arguments)
     finally:
         torch.set_float32_matmul_precision(before)
     for one, other in zip(found, expected, strict=True):
