@@ -14,7 +14,11 @@ from remuda.system.pytorch import keep_compiled_code
 from remuda.tensors import calculus, trees
 from remuda.tensors.trees import Tree
 
-WARM_UP = 3  # calls before a capture: they compile, and create library handles and workspaces
+# Calls before a capture: they compile, and create library handles and workspaces.
+WARM_UP = {True: 3, False: 1}  # by whether the program is compiled
+# A compiled program also has a graph of this many steps: Python then launches fewer graphs, which
+# matters for steps of less than a millisecond.
+UNROLLED = 10
 
 # On a GPU, PyTorch 2.11's compiler pads the strides of intermediate results. It then misreads some
 # results that are cropped by negative padding: the gradients of a convolutional critic's gradient
@@ -99,19 +103,21 @@ class Program:
         self.carry = trees.map(torch.clone, carry)
         self.inputs = trees.map(torch.clone, self._by_position(inputs))
         self.position = torch.zeros(1, dtype=torch.int64, device=first.device)
-        self.replay: Callable[[], None] = self._advance
-        if first.device.type == "cuda":
-            self.replay = self._captured()
-        elif is_compiled:
-            self._advance()  # compile now
+        self.is_compiled, self.is_on_gpu = is_compiled, first.device.type == "cuda"
+        # Each graph with its number of steps, longest first.
+        self.graphs: list[tuple[int, Callable[[], None]]] = []
+        self._warm_up()
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
         """Run all steps, starting with this carry. The outs have a leading axis of steps."""
         _overwrite(self.carry, carry)
         _overwrite(self.inputs, self._by_position(inputs))
         self.position.zero_()
-        for _ in range(self.num_steps):
-            self.replay()
+        left = self.num_steps
+        for length, replay in self.graphs or self._capture():
+            for _ in range(left // length):
+                replay()
+            left %= length
         return _copied(self.carry), self._outs()
 
     def cancel(self) -> None:
@@ -143,19 +149,43 @@ class Program:
             piece.run(self.carry, self.inputs, self.position)
         self.position.add_(1)
 
-    def _captured(self) -> Callable[[], None]:
+    def _warm_up(self) -> None:
+        """Compile, if the program is compiled, and prepare the libraries."""
+        if not self.is_on_gpu:
+            if self.is_compiled:
+                self._advance()
+            return
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
+            for _ in range(WARM_UP[self.is_compiled]):
                 self.position.zero_()
                 self._advance()
         torch.cuda.current_stream().wait_stream(stream)
+
+    def _capture(self) -> list[tuple[int, Callable[[], None]]]:
+        """Capture the graphs.
+
+        The thread that replays them must also capture them: while one thread captures, no other
+        thread may wait for the device.
+        """
+        if not self.is_on_gpu:
+            self.graphs = [(1, self._advance)]
+            return self.graphs
+        lengths = [1]
+        if self.is_compiled and self.num_steps >= 2 * UNROLLED:
+            lengths = [UNROLLED, 1]
+        pool = torch.cuda.graph_pool_handle()  # graphs that run in turns can share their memory
+        self.graphs = [(length, self._captured(length, pool)) for length in lengths]
         self.position.zero_()
+        return self.graphs
+
+    def _captured(self, num_steps: int, pool: Any) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         # Other threads may allocate memory meanwhile: they save checkpoints and compile programs.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self._advance()
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            for _ in range(num_steps):
+                self._advance()
         return graph.replay
 
 

@@ -1,10 +1,15 @@
 """Change PyTorch's process-wide settings temporarily."""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
 
 from remuda.system.disk import cache_folder
+
+if TYPE_CHECKING:
+    import torch
 
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 COMPILED_CODE = "TORCHINDUCTOR_CACHE_DIR"
@@ -72,3 +77,31 @@ def keep_compiled_code() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             os.environ.setdefault(COMPILED_CODE, str(folder))
+
+
+@contextmanager
+def loading_libraries(device: "torch.device") -> Iterator[None]:
+    """Load what the first training step on a GPU needs in a thread, while a block runs.
+
+    The libraries for convolutions and products, and the modules that ``torch.func`` imports when it
+    is first used, take several seconds.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    thread = threading.Thread(target=_load_libraries, args=(device,), name="libraries")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _load_libraries(device: "torch.device") -> None:
+    import torch
+
+    with suppress(Exception):  # the training step reports errors better
+        images = torch.zeros(1, 8, 8, 8, device=device)
+        torch.nn.functional.conv2d(images, torch.zeros(8, 8, 3, 3, device=device), padding=1)
+        torch.bmm(images[0], images[0])
+        torch.func.grad(lambda x: x.square().sum())(images)

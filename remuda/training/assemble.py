@@ -20,7 +20,7 @@ from remuda.errors import UserError
 from remuda.scores.features.extractor import find_extractor
 from remuda.strategies.base import FeatureExtractor
 from remuda.system.devices import find_device, usable_cores
-from remuda.system.pytorch import process_settings
+from remuda.system.pytorch import loading_libraries, process_settings
 from remuda.system.text import Notify, ignore
 from remuda.training.herd import Herd
 from remuda.training.shares import data_rank, divide, gather_facts
@@ -38,6 +38,13 @@ def assemble(
                 "resume, or remuda.run or remuda.resume from Python"
             )
     device = _device(config.engine, communicator)
+    with loading_libraries(device):
+        return _assemble(config, communicator, device, notify)
+
+
+def _assemble(
+    config: RunConfig, communicator: Communicator, device: torch.device, notify: Notify
+) -> Herd:
     is_downloaded = config.data.name in SOURCES
     with communicator.root_first() if is_downloaded else nullcontext():
         data = config.data.at(data_rank(config, communicator), communicator.host)
