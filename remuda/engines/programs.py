@@ -23,7 +23,12 @@ UNROLLED = 10
 # On a GPU, PyTorch 2.11's compiler pads the strides of intermediate results. It then misreads some
 # results that are cropped by negative padding: the gradients of a convolutional critic's gradient
 # penalty were off by 100 %.
-OPTIONS: dict[str, Any] = {"comprehensive_padding": False}
+#
+# The compiler stores a result that is used several times if computing it again reads more than a
+# certain number of tensors. BatchNorm reads six: one large tensor and five with a number for each
+# channel. With the default of 4, BatchNorm's result is stored a second time, in float32, and the
+# backward pass reads it twice.
+OPTIONS: dict[str, Any] = {"comprehensive_padding": False, "realize_reads_threshold": 8}
 
 COMPILER_FIXED_IN = (2, 13)  # see patch_compiler
 

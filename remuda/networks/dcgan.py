@@ -109,17 +109,15 @@ class Generator(nn.Module):
         start, width = size // 4, net.width
         self.input = nn.Linear(net.latent + num_labels, width * start * start)
         self.activation = nn.ReLU() if net.input_activation == "relu" else nn.LeakyReLU(SLOPE)
-        # In place, the gradient of a LeakyReLU comes from its result. Otherwise a compiled program
-        # would store the sums inside BatchNorm in full precision for it.
         self.unflatten = Unflatten(width, start, start)
         self.body = nn.Sequential(
             BatchNorm2d(width, eps=1e-5),
             UpsampledConv2d(width, width),
             BatchNorm2d(width, net.epsilon),
-            nn.LeakyReLU(SLOPE, inplace=True),
+            nn.LeakyReLU(SLOPE),
             UpsampledConv2d(width, width // 2),
             BatchNorm2d(width // 2, net.epsilon),
-            nn.LeakyReLU(SLOPE, inplace=True),
+            nn.LeakyReLU(SLOPE),
             Conv2d(width // 2, channels),
             nn.Tanh(),
         )
