@@ -111,6 +111,9 @@ class Program:
         self.is_compiled, self.is_on_gpu = is_compiled, first.device.type == "cuda"
         # Each graph with its number of steps, longest first.
         self.graphs: list[tuple[int, Callable[[], None]]] = []
+        # Whether to wait for the device after each graph. Loading a kernel, which the compiler does
+        # hundreds of times in another thread, waits for all work that the device has received.
+        self.is_yielding = False
         self._warm_up()
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
@@ -122,6 +125,8 @@ class Program:
         for length, replay in self.graphs or self._capture():
             for _ in range(left // length):
                 replay()
+                if self.is_yielding and self.is_on_gpu:
+                    torch.cuda.current_stream().synchronize()
             left %= length
         return _copied(self.carry), self._outs()
 

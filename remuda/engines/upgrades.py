@@ -17,6 +17,9 @@ from remuda.tensors.trees import Tree
 
 WORTH = 60.0  # seconds: compile only if the rest of the run would take longer without it
 SWITCH_INTERVAL = 0.0005  # seconds: how soon the training thread gets Python back from the compiler
+# Seconds after which training waits for the compiler. Uncompiled rounds slow the compiler down, and
+# are themselves so slow that waiting costs little.
+PATIENCE = 30.0
 CANCEL = 60.0  # seconds to wait for a cancelled compilation when the process ends
 
 
@@ -57,14 +60,19 @@ class Upgrade:
         self.is_settled = True
 
     def _advance(self, carry: Tree, inputs: Tree) -> None:
+        assert self.program is not None
         if self.compilation is None:
             if self._pays():
                 self._start(carry, inputs)
             return
         if self.compilation.is_running:
-            return
+            if self.compilation.age < PATIENCE:
+                return
+            self.notify("waiting for the compiler")
+            self.compilation.wait()
         self.is_settled, compilation, self.compilation = True, self.compilation, None
         if compilation.program is None:
+            self.program.is_yielding = False
             self.notify(
                 f"cannot compile the training step ({_first_line(compilation.error)}); continuing "
                 "without compilation, which is slower"
@@ -90,6 +98,8 @@ class Upgrade:
                 "round)"
             )
             return
+        assert self.program is not None
+        self.program.is_yielding = True
         self.notify("compiling the training step while training continues")
         self.compilation = Compilation(
             lambda: self.build(carry, inputs, is_compiled=True), self.settings
@@ -117,6 +127,16 @@ class Compilation:
     def is_running(self) -> bool:
         """Whether the program is still being compiled."""
         return self._thread.is_alive()
+
+    @property
+    def age(self) -> float:
+        """The seconds since the compilation began."""
+        return time.perf_counter() - self.began
+
+    def wait(self) -> None:
+        """Wait until the program is compiled, or until a signal raises an exception."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
 
     def cancel(self) -> None:
         """Raise an exception in the thread, and wait until the thread has ended."""

@@ -33,7 +33,17 @@ class Builder:
                 pass
             if self.error is not None:
                 raise self.error
-        return lambda carry, inputs: ("compiled" if is_compiled else "captured", inputs)
+        return FakeProgram("compiled" if is_compiled else "captured")
+
+
+class FakeProgram:
+    """Returns its kind instead of a state."""
+
+    def __init__(self, kind: str):
+        self.kind, self.is_yielding = kind, False
+
+    def __call__(self, carry, inputs):
+        return self.kind, inputs
 
 
 def upgrade(builder, rounds_left, messages):
@@ -93,10 +103,24 @@ def test_a_failed_compilation_is_reported_and_training_continues(monkeypatch):
     kind(program)
     wait_for(program)
     assert [kind(program) for _ in range(3)] == ["captured"] * 3
+    assert not program.program.is_yielding
     assert messages[1:] == [
         "cannot compile the training step (no compiler); continuing without compilation, which is "
         "slower"
     ]
+
+
+def test_training_waits_for_a_slow_compiler(monkeypatch):
+    """The compiler finishes when training waits for it, and not before."""
+    monkeypatch.setattr(upgrades, "WORTH", 0.0)
+    builder, messages = Builder(), []
+    program = upgrade(builder, 100, messages)
+    assert [kind(program) for _ in range(3)] == ["captured"] * 3
+    assert program.program.is_yielding, "the compiler can load kernels between two steps"
+    monkeypatch.setattr(upgrades, "PATIENCE", 0.0)
+    threading.Timer(0.1, builder.may_finish.set).start()
+    assert kind(program) == "compiled"
+    assert messages[1] == "waiting for the compiler" and "takes over" in messages[2]
 
 
 def test_cancelling_ends_the_thread(monkeypatch):
