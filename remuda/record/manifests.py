@@ -203,7 +203,9 @@ def _remove_others(folder: Path, checkpoint: Checkpoint | None) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     for path in folder.iterdir():
-        is_shard = shards.parse_name(path.name.removeprefix(".")) is not None
+        # Shards of an incomplete checkpoint stay: the user may be able to restore the missing ones.
+        name = path.name if checkpoint is None else "." + path.name.removeprefix(".")
+        is_shard = name.startswith(".") and shards.parse_name(name[1:]) is not None
         is_replaced = path.name in (OLD_TENSORS, OLD_MANIFEST)
         is_own = checkpoint is not None and (
             path in checkpoint.files or (checkpoint.is_old and is_replaced)

@@ -213,7 +213,16 @@ def test_an_incomplete_checkpoint_does_not_count(tmp_path):
     assert checkpoints.newest_valid(tmp_path)[0].round == 1
     assert not checkpoints.newest_valid(tmp_path)[1]
     manifests.tidy(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["round-000001", "round-000002"], "only temporary files are removed"
+    write_shard(tmp_path, 2, 0, [3, 2])
+    assert checkpoints.newest_valid(tmp_path)[0].round == 2, "the missing shard is back"
+
+
+def test_a_complete_checkpoint_replaces_incomplete_ones(tmp_path):
+    write_shard(tmp_path, 1, 1, [3, 2])
+    saved(tmp_path, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000002"]
 
 
 def test_shards_of_different_attempts_are_not_mixed(tmp_path):
