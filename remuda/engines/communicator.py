@@ -22,8 +22,9 @@ class LostRank(NamedTuple):
 class Communicator(ABC):
     """The ranks of a job, and the messages between them.
 
-    Every process runs the same loop on its own members. Only rank 0 writes the record and talks
-    to the user. A communicator is a context manager: enter it before you use it.
+    Every process runs the same loop on its own members, and saves them. Only rank 0 writes the rest
+    of the record and talks to the user. A communicator is a context manager: enter it before you
+    use it.
 
     Messages between ranks are contiguous tensors of bytes in host memory, or in device memory
     where the MPI library supports that. Sending returns immediately, so the sender must not

@@ -230,8 +230,8 @@ def save(training: Training) -> None:
     assert training.reached is not None and training.start is not None
     assert training.saver is not None
     t, state = training.reached
-    # The checkpoint of the first round is intact. Replacing its shards one by one would make it
-    # incomplete for a moment.
+    # The checkpoint that the run started from is intact. Replacing its shards one by one would make
+    # it incomplete for a moment.
     if t != training.start.round:
         training.saver.save(t, state)
 
