@@ -83,7 +83,8 @@ class LoopConfig:
     seed: int = 0  # seed of all random numbers
     # rounds between checkpoints; 0 = only by time; the last round always gets a checkpoint
     checkpoint_every: int = 0
-    # longest time between checkpoints, > 0; the first ones follow each other more quickly
+    # longest time between checkpoints, > 0, unless saving would take more than 3 % of the run; the
+    # first ones follow each other more quickly
     checkpoint_minutes: float = 2.0
     keep_checkpoints: int = 3  # newest checkpoints to keep, >= 1
     sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one

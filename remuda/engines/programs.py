@@ -118,11 +118,13 @@ class Program:
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
         """Run all steps, starting with this carry. The outs have a leading axis of steps."""
+        if not self.graphs:
+            self._capture()
         _overwrite(self.carry, carry)
         _overwrite(self.inputs, self._by_position(inputs))
         self.position.zero_()
         left = self.num_steps
-        for length, replay in self.graphs or self._capture():
+        for length, replay in self.graphs:
             for _ in range(left // length):
                 replay()
                 if self.is_yielding and self.is_on_gpu:
@@ -173,7 +175,7 @@ class Program:
                 self._advance()
         torch.cuda.current_stream().wait_stream(stream)
 
-    def _capture(self) -> list[tuple[int, Callable[[], None]]]:
+    def _capture(self) -> None:
         """Capture the graphs.
 
         The thread that replays them must also capture them: while one thread captures, no other
@@ -181,14 +183,14 @@ class Program:
         """
         if not self.is_on_gpu:
             self.graphs = [(1, self._advance)]
-            return self.graphs
+            return
+        # Should PyTorch have to compile again for this thread, it must do so before the capture.
+        self._warm_up()
         lengths = [1]
         if self.is_compiled and self.num_steps >= 2 * UNROLLED:
             lengths = [UNROLLED, 1]
         pool = torch.cuda.graph_pool_handle()  # graphs that run in turns can share their memory
         self.graphs = [(length, self._captured(length, pool)) for length in lengths]
-        self.position.zero_()
-        return self.graphs
 
     def _captured(self, num_steps: int, pool: Any) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()

@@ -183,7 +183,7 @@ class Stacked(Engine):
             return Upgrade(build, lambda: self.rounds_left, self._arithmetic, self.notify)
         if self.compile == "never":
             return build(carry, inputs, is_compiled=False)
-        self.notify("compiling; this takes a few minutes the first time on a machine")
+        self.notify("compiling; this takes about a minute the first time on a machine")
         try:
             return build(carry, inputs, is_compiled=True)
         except Exception as error:

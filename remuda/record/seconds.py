@@ -7,7 +7,6 @@ from remuda.system.text import duration
 
 NAMES = {
     "start": "starting",
-    "compile": "compiling",
     "rounds": "training",
     "show": "samples and scores",
     "save": "saving",

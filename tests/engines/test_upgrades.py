@@ -168,7 +168,9 @@ def test_programs_of_all_kinds_give_the_same_results(compile, monkeypatch):
         state = strategy.init(context, engine)
         for t in (1, 2, 3, 4):
             engine.expect(5 - t)
-            state, _ = strategy.round(context, engine, state, real, t)
+            # This thread must not compile again what another thread has compiled.
+            with torch._dynamo.config.patch(error_on_recompile=True):
+                state, _ = strategy.round(context, engine, state, real, t)
             for program in engine.programs.values():
                 if isinstance(program, Upgrade):
                     wait_for(program)
