@@ -198,7 +198,8 @@ def test_a_run_is_followed_until_its_end(tiny, tmp_path):
         target=remuda.run, args=(config.from_dict(values), tmp_path / "run")
     )
     training.start()
-    while not (tmp_path / "run" / "rounds.jsonl").exists():
+    files = [tmp_path / "run" / name for name in ("rounds.jsonl", "status.json")]
+    while not all(path.exists() for path in files):
         time.sleep(0.01)
     seen = status.read(tmp_path / "run")
     assert (seen.state, seen.rounds, len(seen.ranks)) == ("running", 150, 1)
