@@ -73,19 +73,20 @@ def write(folder: Path, shard: Shard, snapshot: Snapshot, server: Sequence[str])
         "attempt": shard.attempt,
     }
     path = place / shards.file_name(shard.number, len(shard.spans))
-    with _writing(place, shard.round):
+    with _writing(place, shard.round, is_shared=len(shard.spans) > 1):
         place.mkdir(parents=True, exist_ok=True)
         disk.sync(folder)
         shards.write(path, description, snapshot.tensors, snapshot.data())
 
 
 @contextmanager
-def _writing(place: Path, t: int) -> Iterator[None]:
+def _writing(place: Path, t: int, *, is_shared: bool) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        with suppress(OSError):
-            place.rmdir()  # if it is empty
+        if not is_shared:  # another rank may be about to write to the folder
+            with suppress(OSError):
+                place.rmdir()  # if it is empty
         raise UserError(
             f"the checkpoint of round {t} could not be written to {place.parent} ({error}): make "
             "room there or check its permissions, then resume; earlier checkpoints are intact"

@@ -11,6 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy
 from safetensors import safe_open
 
 import remuda
@@ -221,17 +222,27 @@ def _state(folder: Path) -> dict:
     Each mean is over all tensors whose names start with the same two parts. The last part of a name
     is ignored, because a single bias may consist only of rounding errors.
     """
-    (path,) = sorted((folder / "checkpoints").rglob("*.safetensors"))[-1:]
     digest, sums, counts = hashlib.sha256(), {}, {}
-    with safe_open(path, "np") as tensors:
-        for name in sorted(tensors.keys()):
-            tensor = tensors.get_tensor(name)
-            digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode() + tensor.tobytes())
-            part = "/".join(name.split("/")[:-1][:2]) or name
-            sums[part] = sums.get(part, 0.0) + float(abs(tensor.astype("float64")).sum())
-            counts[part] = counts.get(part, 0) + tensor.size
+    for name, tensor in sorted(_tensors(folder / "checkpoints").items()):
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode() + tensor.tobytes())
+        part = "/".join(name.split("/")[:-1][:2]) or name
+        sums[part] = sums.get(part, 0.0) + float(abs(tensor.astype("float64")).sum())
+        counts[part] = counts.get(part, 0) + tensor.size
     sizes = {part: sums[part] / max(counts[part], 1) for part in sums}
     return {"sha256": digest.hexdigest(), "state": sizes}
+
+
+def _tensors(checkpoints: Path) -> dict[str, numpy.ndarray]:
+    """Return the tensors of the last checkpoint; join the rows of all its shards."""
+    parts: dict[str, list[numpy.ndarray]] = {}
+    for path in sorted(sorted(checkpoints.iterdir())[-1].glob("*.safetensors")):
+        with safe_open(path, "np") as tensors:
+            for name in sorted(tensors.keys()):
+                parts.setdefault(name, []).append(tensors.get_tensor(name))
+    # Only shard 0 holds the tensors of a server, which have no rows.
+    return {
+        name: part[0] if len(part) == 1 else numpy.concatenate(part) for name, part in parts.items()
+    }
 
 
 def golden(strategy: str) -> dict:
