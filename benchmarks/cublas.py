@@ -26,7 +26,7 @@ PRODUCTS = [
     (10, 100, 100, 8192, " t"),
     (10, 1600, 288, 64, "  "),
 ]
-TOLERANCE = 0.2  # of the mean absolute result; bf16 rounds to about 0.01 of it
+TOLERANCE = 0.2  # of the mean absolute result; rounding to bf16 changes about 0.01
 
 
 def matrix(members: int, rows: int, columns: int, stored: str) -> torch.Tensor:
