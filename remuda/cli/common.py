@@ -63,6 +63,14 @@ EngineName = Annotated[
 NumRanks = Annotated[
     int | None, typer.Option("--ranks", help="Processes to start; requires --engine mpi.")
 ]
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts",
+        metavar="A:N,B:N|FILE",
+        help="Hosts and how many ranks to start on each, by ssh; requires --engine mpi.",
+    ),
+]
 Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
 CheckpointRound = Annotated[
     int | None, typer.Option(help="Round of the checkpoint; default: the newest.")

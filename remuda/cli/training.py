@@ -14,6 +14,7 @@ from remuda.cli.common import (
     DataFolder,
     Device,
     EngineName,
+    Hosts,
     NumRanks,
     Recipe,
     Rounds,
@@ -43,6 +44,7 @@ def train(
     rounds: Rounds = None,
     engine: EngineName = None,
     ranks: NumRanks = None,
+    hosts: Hosts = None,
     device: Device = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
     data: DataFolder = None,
@@ -61,6 +63,7 @@ def train(
         "run.rounds": rounds,
         "engine.name": engine,
         "engine.ranks": ranks,
+        "engine.hosts": _listed(hosts),
         "engine.device": device,
         "run.seed": seed,
         "data.path": data,
@@ -83,13 +86,16 @@ def resume_run(
     ] = None,
     engine: EngineName = None,
     ranks: NumRanks = None,
+    hosts: Hosts = None,
 ) -> None:
     """Resume a run that was stopped or killed, or train a finished run longer."""
     from remuda.record import Record
     from remuda.training.run import changed, resume
 
-    _start_ranks(changed(Record.open(run).config, rounds, device, members, engine, ranks), run)
-    _print_results(resume(run, rounds, device, new_progress(), members, engine, ranks))
+    hosts = _listed(hosts)
+    config = changed(Record.open(run).config, rounds, device, members, engine, ranks, hosts)
+    _start_ranks(config, run)
+    _print_results(resume(run, rounds, device, new_progress(), members, engine, ranks, hosts=hosts))
 
 
 @app.command("repeat")
@@ -201,10 +207,20 @@ def _table(header: Sequence[str], rows: list[list[str]]) -> Table:
 
 def _start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) -> None:
     """Start ranks if the engine needs them. They run the command, and this process waits."""
-    from remuda.cluster import launch
+    from remuda.cluster import hosts, launch
 
     if number := launch.num_to_start(config.engine):
-        sys.exit(launch.start(number, [*sys.argv[1:], *more], folder, say))
+        places = hosts.parse(config.engine.hosts)
+        if places:  # other hosts may not have the file with the hosts
+            more = [*more, "--hosts", config.engine.hosts]
+        sys.exit(launch.start(number, [*sys.argv[1:], *more], folder, say, places))
+
+
+def _listed(text_or_file: str | None) -> str | None:
+    """Return the hosts of --hosts as a list such as ``a:4,b:4``."""
+    from remuda.cluster import hosts
+
+    return None if text_or_file is None else hosts.describe(hosts.read(text_or_file))
 
 
 def _describe(config: "RunConfig") -> None:
@@ -219,7 +235,8 @@ def _describe(config: "RunConfig") -> None:
             "--dry-run cannot replace {rank} and {host} in data.path: name the data of one rank"
         )
     # The sizes are the same on every engine.
-    herd = assemble(replace(config, engine=replace(config.engine, name="stacked", ranks=0)))
+    engine = replace(config.engine, name="stacked", ranks=0, hosts="")
+    herd = assemble(replace(config, engine=engine))
     say(to_toml(config))
     for table in summary.tables(config.networks, herd.facts.shape, len(herd.facts.classes)):
         console.print(table)

@@ -4,10 +4,11 @@ import importlib.util
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from remuda.cluster.environment import rank_from_environment
+from remuda.cluster import hosts
+from remuda.cluster.environment import STARTED_BY_REMUDA, rank_from_environment
 from remuda.cluster.launcher import Launcher
 from remuda.config import EngineConfig
 from remuda.engines import ENGINES, Communicator
@@ -24,13 +25,25 @@ ATTEMPTS = 3  # how often to try to start the ranks
 def num_to_start(engine: EngineConfig) -> int:
     """Return how many ranks this process must start, or 0 if none are needed.
 
-    The number is engine.ranks or, if that is 0, the number of tasks of the batch job. A process
-    that is a rank itself starts none.
+    The number is that of engine.hosts or engine.ranks or, without both, the number of tasks of the
+    batch job. A process that is a rank itself starts none.
     """
-    if not ENGINES[engine.name].spans_processes or rank_from_environment().num_ranks > 1:
+    is_rank = rank_from_environment().num_ranks > 1 or STARTED_BY_REMUDA in os.environ
+    if not ENGINES[engine.name].spans_processes or is_rank:
         return 0
-    number = engine.ranks or int(os.environ.get("SLURM_NTASKS", "1"))
-    return number if number > 1 else 0
+    number = num_requested(engine) or int(os.environ.get("SLURM_NTASKS", "1"))
+    return number if number > 1 or engine.hosts else 0
+
+
+def num_requested(engine: EngineConfig) -> int:
+    """Return the number of ranks that the settings request, or 0 if they request none."""
+    number = sum(host.slots for host in hosts.parse(engine.hosts))
+    if number and engine.ranks not in (0, number):
+        raise UserError(
+            f"engine.ranks={engine.ranks}, but engine.hosts={engine.hosts} starts "
+            f"{count(number, 'rank')}: leave out --ranks, or change --hosts"
+        )
+    return number or engine.ranks
 
 
 def join(engine: EngineConfig) -> Communicator:
@@ -42,7 +55,7 @@ def join(engine: EngineConfig) -> Communicator:
     communicator = kind.join()
     if kind.spans_processes:
         started = rank_from_environment().num_ranks
-        _check_ranks(engine.ranks, started, communicator.num_ranks)
+        _check_ranks(num_requested(engine), started, communicator.num_ranks)
     return communicator
 
 
@@ -61,16 +74,24 @@ def _check_ranks(requested: int, started: int, joined: int) -> None:
         )
 
 
-def start(num_ranks: int, arguments: list[str], folder: Path, tell: Callable[[str], None]) -> int:
+def start(
+    num_ranks: int,
+    arguments: list[str],
+    folder: Path,
+    tell: Callable[[str], None],
+    places: Sequence[hosts.Host] = (),
+) -> int:
     """Run a remuda command on several ranks and return its exit status.
 
     A stop signal is passed on to every rank, and the run is saved. A second signal, at least ten
     seconds later, ends the ranks immediately. If a rank dies before MPI has started, all ranks are
-    started again, because nothing else has happened yet. ``folder`` is the run folder.
+    started again, because nothing else has happened yet. ``folder`` is the run folder. ``places``
+    are the hosts of the ranks; without them, all ranks start on this machine or in the batch job.
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise UserError(missing("No module named 'mpi4py'"))
-    stopped_at, launcher = 0.0, Launcher(num_ranks, arguments)
+    hosts.check(places)
+    stopped_at, launcher = 0.0, Launcher(num_ranks, arguments, places)
 
     def stop(*_: object) -> None:
         nonlocal stopped_at
@@ -84,7 +105,7 @@ def start(num_ranks: int, arguments: list[str], folder: Path, tell: Callable[[st
         for _ in range(ATTEMPTS - 1):
             if launcher.failed_to_start and not stopped_at:
                 tell("MPI did not start on all ranks; starting them again")
-                launcher = Launcher(num_ranks, arguments)
+                launcher = Launcher(num_ranks, arguments, places)
                 status = launcher.wait()
     finally:
         for number, handler in previous.items():

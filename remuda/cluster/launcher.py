@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from remuda.cluster import mpirun
 from remuda.cluster.environment import STARTED_BY_REMUDA
+from remuda.cluster.hosts import Host
 from remuda.cluster.output import Output
 
 POLL_INTERVAL = 0.05  # seconds
@@ -25,9 +26,9 @@ CHUNK = 1 << 16  # bytes read at once
 class Launcher:
     """One mpirun process whose ranks run a remuda command and report on stderr."""
 
-    def __init__(self, num_ranks: int, arguments: list[str]):
+    def __init__(self, num_ranks: int, arguments: list[str], hosts: Sequence[Host] = ()):
         command = [
-            *mpirun.command(num_ranks),
+            *mpirun.command(num_ranks, hosts),
             *(sys.executable, "-m", "mpi4py", "-m", "remuda.cluster.rank"),
             *arguments,
         ]

@@ -5,10 +5,22 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from remuda.cluster.environment import STARTED_BY_REMUDA
+from remuda.cluster.hosts import Host, describe, ssh_command
 from remuda.errors import UserError
 from remuda.system.devices import usable_cores
+
+# ssh starts ranks with an almost empty environment. mpirun passes on the variables with these
+# names: what remuda, Python, PyTorch and its libraries read, and how they find programs and files.
+# Open MPI passes on its own settings itself.
+FORWARDED = re.compile(
+    r"(REMUDA|MPI4PY|OMP|GOMP|KMP|MKL|OPENBLAS|CUDA|NVIDIA|CUBLAS|CUDNN|TORCH|PYTORCH|"
+    r"TORCHINDUCTOR|TRITON|UCX|SSL_CERT|LC)_\w+|PYTHON\w+|PATH|LD_LIBRARY_PATH|LD_PRELOAD|"
+    r"LANG|COLUMNS|CC|CXX|XDG_CACHE_HOME|(https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY"
+)
 
 
 def find() -> str:
@@ -23,25 +35,55 @@ def find() -> str:
     return found
 
 
-def options(mpirun: str, num_ranks: int) -> list[str]:
+def options(mpirun: str, num_ranks: int, hosts: Sequence[Host] = ()) -> list[str]:
     """Return the options that Open MPI needs; other MPI libraries need none."""
-    text = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
-    version = re.search(r"Open MPI\)? (\d+)", text)
-    if version is None:
+    version = open_mpi_version(mpirun)
+    if version == 0 and hosts:
+        raise UserError(
+            f"--hosts requires Open MPI, but {mpirun} belongs to another MPI library: load Open "
+            "MPI, or start the ranks with your mpirun and without --hosts"
+        )
+    if version == 0:
         return []
     # A rank runs several threads, so it must not be bound to one core. Open MPI often counts fewer
     # slots than a container has cores.
     flags = ["--oversubscribe", "--bind-to", "none"]
     if os.geteuid() == 0:
         flags.append("--allow-run-as-root")
-    if num_ranks > usable_cores():
+    if max([num_ranks] if not hosts else [host.slots for host in hosts]) > usable_cores():
         flags += ["--mca", "mpi_yield_when_idle", "1"]
-    if int(version[1]) >= 5 and os.environ.get("REMUDA_ULFM") != "0":
+    if version >= 5 and os.environ.get("REMUDA_ULFM") != "0":
         flags += ["--with-ft", "ulfm"]
-    return flags
+    return flags + (_host_options(mpirun, version, hosts) if hosts else [])
 
 
-def command(num_ranks: int) -> list[str]:
+def open_mpi_version(mpirun: str) -> int:
+    """Return the major version of Open MPI that mpirun belongs to; 0 for other MPI libraries."""
+    text = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
+    version = re.search(r"Open MPI\)? (\d+)", text)
+    return int(version[1]) if version else 0
+
+
+def _host_options(mpirun: str, version: int, hosts: Sequence[Host]) -> list[str]:
+    """Return the options that start ranks on these hosts by ssh, rank 0 on the first."""
+    if job := os.environ.get("SLURM_JOB_ID"):
+        raise UserError(
+            f"--hosts cannot be used in Slurm job {job}, because Slurm chooses the hosts: "
+            "use --ranks, or start the command outside the job"
+        )
+    flags = ["--host", describe(hosts)]
+    # Other hosts look for Open MPI in the same folder. They find a system's installation anyway.
+    prefix = Path(mpirun).resolve().parents[1]
+    if prefix != Path("/usr"):
+        flags += ["--prefix", str(prefix)]
+    flags += ["--mca", "plm_ssh_agent" if version >= 5 else "plm_rsh_agent", ssh_command()]
+    for name in sorted(os.environ):
+        if FORWARDED.fullmatch(name) and name != STARTED_BY_REMUDA:
+            flags += ["-x", name]
+    return [*flags, "-x", f"{STARTED_BY_REMUDA}=1"]
+
+
+def command(num_ranks: int, hosts: Sequence[Host] = ()) -> list[str]:
     """Return the mpirun part of a command line. Append the program that the ranks run."""
     path = find()
-    return [path, *options(path, num_ranks), "-n", str(num_ranks)]
+    return [path, *options(path, num_ranks, hosts), "-n", str(num_ranks)]

@@ -19,6 +19,7 @@ REMARK = re.compile(
     r"|Error in NBC_\w+\(\)"
     r"|\[\S+:\d+\] pmix_ptl_base: send_msg: write failed"
     r"|\[warn\] Epoll MOD"
+    r"|\[\S+:\d+\] plm:\w+: Warning: setpgid"  # ssh has already started
 )
 # mpirun sometimes fails to start when another job has just ended.
 START_FAILURE = re.compile(r"listener thread failed to start")

@@ -29,6 +29,8 @@ class EngineConfig:
     name: str = "stacked"
     # mpi: ranks to start; 0 = as many as the launcher or batch job provides, otherwise 1
     ranks: int = 0
+    # mpi: hosts and the number of ranks on each, such as "a:4,b:4"; empty = this machine
+    hosts: str = ""
     # mpi: whether the library reads rows directly from GPU memory; false: copy them to the host
     cuda_aware: bool = False
     device: str = "auto"  # auto (a GPU if available), cpu, cuda, cuda:1, ...
@@ -62,6 +64,8 @@ class EngineConfig:
         self._check_heartbeats()
         if self.ranks and not ENGINES[self.name].spans_processes:
             raise UserError(f"engine.ranks={self.ranks} requires MPI: add --engine mpi")
+        if self.hosts and not ENGINES[self.name].spans_processes:
+            raise UserError(f"engine.hosts={self.hosts} requires MPI: add --engine mpi")
 
     def _check_heartbeats(self) -> None:
         timeout, limit = self.heartbeat_timeout, self.heartbeat_limit

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from remuda.cluster import hosts
 from remuda.config import RunConfig
 from remuda.engines import Communicator, LostRank
 from remuda.engines.mpi.spans import spans
@@ -193,9 +194,13 @@ def _remainder(session: Session, training: Training, event: str) -> RunConfig:
     remaining = session.communicator.original_ranks
     gone = _hosted_ids(training, [rank for rank in all_ranks if rank not in remaining])
     config = without(training.whole, num_members, gone)
-    if config.engine.ranks:  # a resumed run starts as many ranks as remain
+    # A resumed run starts as many ranks as remain, on the same hosts.
+    if config.engine.ranks:
         engine = replace(config.engine, ranks=session.communicator.num_ranks)
         config = replace(config, engine=engine)
+    if config.engine.hosts:
+        left = hosts.of_ranks(hosts.parse(config.engine.hosts), remaining)
+        config = replace(config, engine=replace(config.engine, hosts=hosts.describe(left)))
     try:
         config.strategy.num_members(config.run.members, num_classes)
     except UserError as error:

@@ -1,10 +1,12 @@
 """Start a run, or resume a run with or without changes."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from remuda.cluster import launch
+from remuda.cluster.environment import STARTED_BY_REMUDA
 from remuda.config import RunConfig, from_dict, to_dict
 from remuda.engines import ENGINES
 from remuda.errors import Interrupted
@@ -37,15 +39,16 @@ def resume(
     engine: str | None = None,
     ranks: int | None = None,
     config: RunConfig | None = None,
+    hosts: str | None = None,
 ) -> Path:
     """Resume a run from its newest intact checkpoint, and return its folder.
 
     The run trains until round ``rounds``, or until the last round of its configuration. You can
-    change the number of members, the device, the engine and the number of ranks. ``config``
-    replaces the recorded configuration.
+    change the number of members, the device, the engine, the number of ranks and their hosts.
+    ``config`` replaces the recorded configuration.
     """
     record = Record.open(folder)
-    config = changed(config or record.config, rounds, device, members, engine, ranks)
+    config = changed(config or record.config, rounds, device, members, engine, ranks, hosts)
     with launch.join(config.engine) as communicator:
         return train(communicator, config, record.folder, progress or Progress(), is_new=False)
 
@@ -57,19 +60,31 @@ def changed(
     members: int | None,
     engine: str | None,
     ranks: int | None,
+    hosts: str | None = None,
 ) -> RunConfig:
     """Return the configuration of a resumed run. None leaves a setting unchanged."""
+    if hosts is None and not _can_start_ranks(engine or config.engine.name):
+        hosts = ""
     if ranks is None:
         ranks = _num_ranks(engine or config.engine.name)
+    if ranks is None and hosts:  # they tell the number of ranks
+        ranks = 0
     run: dict[str, Any] = {"rounds": rounds, "members": members}
     data: dict[str, Any] = {}
     if members is not None:  # start with all members, and divide the data again
         run["lost"], data["ranks"] = (), ()
-    place = {"device": device, "name": engine, "ranks": ranks}
+    place = {"device": device, "name": engine, "ranks": ranks, "hosts": hosts}
     values = to_dict(config)
     for section, given in (("run", run), ("engine", place), ("data", data)):
         values[section] |= {name: value for name, value in given.items() if value is not None}
     return from_dict(values)  # validates the values
+
+
+def _can_start_ranks(engine: str) -> bool:
+    """Return whether remuda chooses the hosts: other launchers have already chosen them."""
+    if engine in ENGINES and not ENGINES[engine].spans_processes:
+        return False
+    return STARTED_BY_REMUDA in os.environ or launch.rank_from_environment().num_ranks == 1
 
 
 def _num_ranks(engine: str) -> int | None:
