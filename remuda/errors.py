@@ -9,18 +9,31 @@ from shlex import quote
 class UserError(ValueError):
     """Report a problem that the user can fix; the message states the cause and the remedy.
 
-    The command line prints the message without a traceback and exits with status 2, or 130 if the
-    user stopped the run. ``is_user_error`` lists the other exceptions that are treated like this;
-    every other exception is a bug.
+    The command line prints the message without a traceback and exits with ``status``.
+    ``is_user_error`` lists the other exceptions that are treated like this; every other exception
+    is a bug.
     """
+
+    status = 2
 
 
 class Interrupted(UserError):
     """Report that the user stopped the run; every complete round is saved."""
 
+    status = 130
+
 
 class RanksLost(UserError):
     """Report that some of the processes that train together died; the others can continue."""
+
+
+class StoppedByFailure(UserError):
+    """Report that lost ranks stopped the run; it can be resumed, and should then succeed.
+
+    Batch scripts rely on this status: it is EX_TEMPFAIL of sysexits.h, "try again later".
+    """
+
+    status = 75
 
 
 class ReportedElsewhere(UserError):
@@ -70,7 +83,17 @@ def explain(error: BaseException) -> str:
 
 def exit_status(error: BaseException) -> int:
     """Return the status that the command exits with."""
-    return 130 if isinstance(error, Interrupted | KeyboardInterrupt) else 2
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted.status
+    return error.status if isinstance(error, UserError) else UserError.status
+
+
+def with_status(status: int, message: str) -> UserError:
+    """Return the error that ends a command with this status."""
+    for kind in (Interrupted, StoppedByFailure):
+        if kind.status == status:
+            return kind(message)
+    return UserError(message)
 
 
 def resume_command(folder: Path) -> str:

@@ -5,7 +5,15 @@ import errno
 import pytest
 import torch
 
-from remuda.errors import UserError, explain, is_user_error
+from remuda.errors import (
+    Interrupted,
+    StoppedByFailure,
+    UserError,
+    exit_status,
+    explain,
+    is_user_error,
+    with_status,
+)
 
 
 def refusal(*shape) -> RuntimeError:
@@ -46,3 +54,15 @@ def test_the_user_is_told_what_to_do(error, words):
 )
 def test_other_errors_are_bugs(error):
     assert not is_user_error(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [(UserError, 2), (StoppedByFailure, 75), (Interrupted, 130)]
+)
+def test_a_rank_learns_the_kind_of_an_error_from_its_status(kind, status):
+    assert exit_status(kind("x")) == status and type(with_status(status, "x")) is kind
+
+
+def test_other_exceptions_have_the_status_of_user_errors():
+    assert exit_status(OSError()) == exit_status(MemoryError()) == 2
+    assert exit_status(KeyboardInterrupt()) == 130

@@ -13,7 +13,7 @@ from remuda.cluster.launcher import Launcher
 from remuda.config import EngineConfig
 from remuda.engines import ENGINES, Communicator
 from remuda.engines.mpi.engine import missing
-from remuda.errors import Interrupted, UserError, resume_command
+from remuda.errors import Interrupted, StoppedByFailure, UserError, resume_command
 from remuda.system.signals import STOP_SIGNALS
 from remuda.system.text import count
 
@@ -129,12 +129,12 @@ def _explain(launcher: Launcher, status: int, folder: Path) -> None:
     if launcher.output.deaths:
         rank, host, number = launcher.output.deaths[0]
         cause = f"signal {number} ({signal.strsignal(int(number))})"
-        raise UserError(
+        raise StoppedByFailure(
             f"rank {rank} on {host} was ended by {cause}, and mpirun ended all others: "
             f"{next_step(folder)}"
         )
     if status == 0:  # mpirun with ULFM returns 0 even if ranks failed
-        raise UserError(f"all ranks died: {next_step(folder)}")
+        raise StoppedByFailure(f"all ranks died: {next_step(folder)}")
     if not launcher.num_lines:
         raise UserError(
             f"the ranks exited with status {status} and without an error message: "

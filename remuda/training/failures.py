@@ -7,7 +7,7 @@ from remuda.cluster import hosts
 from remuda.config import RunConfig
 from remuda.engines import Communicator, LostRank
 from remuda.engines.mpi.spans import spans
-from remuda.errors import UserError, resume_command
+from remuda.errors import StoppedByFailure, UserError, resume_command
 from remuda.system.text import listed
 from remuda.training.state import Action, Phase, Session, Training
 
@@ -140,14 +140,14 @@ def note(session: Session, training: Training) -> Training:
     communicator, action = session.communicator, session.action
     event = names(communicator.lost)
     if 0 not in communicator.original_ranks:
-        raise UserError(last_words(training, event))
+        raise StoppedByFailure(last_words(training, event))
     is_drop = training.reached is not None and action == "drop"
     config = _remainder(session, training, event) if is_drop else training.whole
     num_noted = note_lost_ranks(session, training)
     if action == "stop":
         reached = training.reached
         place = "" if reached is None else f" after round {reached.round}"
-        raise UserError(last_words(training, f"{event}{place}"))
+        raise StoppedByFailure(last_words(training, f"{event}{place}"))
     training = replace(training, num_noted=num_noted)
     if is_drop:
         return replace(training, phase=Phase.SHRINK, config=config)
@@ -204,5 +204,5 @@ def _remainder(session: Session, training: Training, event: str) -> RunConfig:
     try:
         config.strategy.num_members(config.run.members, num_classes)
     except UserError as error:
-        raise UserError(last_words(training, f"{event}, and {error}")) from None
+        raise StoppedByFailure(last_words(training, f"{event}, and {error}")) from None
     return config

@@ -120,7 +120,7 @@ def test_all_ranks_end_while_they_start(tmp_path, is_stop):
     else:
         victim.kill(0, 1, 2)
     status, _, errors = victim.end()
-    expected = (2, "remuda: all ranks died: start the run again\n")
+    expected = (75, "remuda: all ranks died: start the run again\n")
     if is_stop:
         expected = (130, "stopped; start the run again\n")
     assert (status, errors) == expected and not (tmp_path / "run").exists()
@@ -134,7 +134,7 @@ def test_all_ranks_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
     victim.wait(lambda: victim.has_reached(4))
     victim.kill(0, 1, 2)
     status, _, errors = victim.end()
-    assert (status, errors) == (2, f"remuda: all ranks died: resume with: remuda resume {run}\n")
+    assert (status, errors) == (75, f"remuda: all ranks died: resume with: remuda resume {run}\n")
     library.resume(run, engine="stacked")
     assert_complete(run, rounds=4)
     assert Record.open(run).has_scores(4)
@@ -196,7 +196,7 @@ def test_rank_0_is_lost_during_a_checkpoint(tmp_path, on_three_ranks, undisturbe
     victim.wait(lambda: victim.has_reached(5) and victim.is_saving)
     victim.kill(0)
     status, _, errors = victim.end()
-    assert status == 2 and errors.startswith("remuda: rank 0 on ")
+    assert status == 75 and errors.startswith("remuda: rank 0 on ")
     assert f"remuda resume {run}" in errors
     assert len(errors.strip().splitlines()) == 1
     shutil.copytree(run, tmp_path / "stacked")
@@ -213,7 +213,7 @@ def test_without_ulfm_the_run_ends_with_one_sentence(tmp_path, undisturbed):
     victim.wait(lambda: victim.has_reached(8))
     victim.kill(1)
     status, _, errors = victim.end()
-    assert status == 2 and errors.startswith("remuda: rank 1 on ")
+    assert status == 75 and errors.startswith("remuda: rank 1 on ")
     assert f"remuda resume {run}" in errors
     assert len(errors.strip().splitlines()) == 1, errors
     library.resume(run, engine="stacked")
@@ -239,7 +239,7 @@ def test_all_ranks_are_killed(tmp_path):
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(0, 1, 2)
     status, _, errors = victim.end()
-    assert status == 2 and f"remuda resume {tmp_path / 'run'}" in errors
+    assert status == 75 and f"remuda resume {tmp_path / 'run'}" in errors
     assert len(errors.strip().splitlines()) == 1
 
 
@@ -249,7 +249,7 @@ def test_a_lost_rank_can_stop_the_run(tmp_path):
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(2)
     status, _, errors = victim.end()
-    assert status == 2 and errors.startswith("remuda: rank 2 on ")
+    assert status == 75 and errors.startswith("remuda: rank 2 on ")
     assert f"remuda resume {run}" in errors
     assert len(errors.strip().splitlines()) == 1
     (failure,) = Record.open(run).failures()

@@ -34,10 +34,10 @@ from remuda.errors import (
     Interrupted,
     RanksLost,
     ReportedElsewhere,
-    UserError,
     exit_status,
     explain,
     is_user_error,
+    with_status,
 )
 from remuda.system.signals import STOP_SIGNALS
 
@@ -166,8 +166,7 @@ class MPICommunicator(RecoveringCommunicator):
             news = json.loads(text.tobytes())
             if news is not None:
                 self._was_told = True
-                kind = Interrupted if news["status"] == 130 else UserError
-                raise kind(news["message"])
+                raise with_status(news["status"], news["message"])
             self._was_signalled = True
             self._obey_signals()
 
