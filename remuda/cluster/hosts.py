@@ -5,8 +5,10 @@ import re
 import shlex
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +16,9 @@ from remuda.errors import UserError
 
 # BatchMode: nobody could answer ssh if it asked for a password or about an unknown host.
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
+ROUTES = Path("/proc/net/route")
 ANSWER_TIMEOUT = 15.0  # seconds for a host to answer by ssh
-HOST = re.compile(r"([\w.@%-]+)(?::(\d+)|\s+slots\s*=\s*(\d+))?")
+HOST = re.compile(r"(\w[\w.-]*)(?::(\d+)|\s+slots\s*=\s*(\d+))?")
 
 
 class Host(NamedTuple):
@@ -99,6 +102,25 @@ def is_here(name: str) -> bool:
                 continue
         return True
     return False
+
+
+def network(hosts: Sequence[Host], routes: Path = ROUTES) -> str:
+    """Return the network that connects this machine with all other hosts, such as 10.0.0.0/24.
+
+    Return an empty string if there is no such network, or if a name is known only to ssh.
+    """
+    try:
+        others = [IPv4Address(socket.gethostbyname(name)) for name, _ in hosts if not is_here(name)]
+        lines = [line.split() for line in routes.read_text().splitlines()[1:]]
+    except (OSError, UnicodeError):
+        return ""
+    for _, target, gateway, *_, mask in (line[:8] for line in lines):
+        # The kernel writes an address as the number that its bytes form in memory.
+        address, bits = (int(word, 16).to_bytes(4, sys.byteorder) for word in (target, mask))
+        found = IPv4Network((address, int.from_bytes(bits).bit_count()))
+        if int(gateway, 16) == 0 and others and all(other in found for other in others):
+            return str(found)
+    return ""
 
 
 def living(hosts: Sequence[Host]) -> list[Host]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remuda.cluster.environment import STARTED_BY_REMUDA
-from remuda.cluster.hosts import Host, describe, ssh_command
+from remuda.cluster.hosts import Host, describe, network, ssh_command
 from remuda.errors import UserError
 from remuda.system.devices import usable_cores
 
@@ -77,6 +77,11 @@ def _host_options(mpirun: str, version: int, hosts: Sequence[Host]) -> list[str]
     if prefix != Path("/usr"):
         flags += ["--prefix", str(prefix)]
     flags += ["--mca", "plm_ssh_agent" if version >= 5 else "plm_rsh_agent", ssh_command()]
+    # Networks of containers have the same addresses on many hosts, but do not connect them. Open
+    # MPI tries them too, and hangs.
+    is_chosen = any(name.startswith("OMPI_MCA_btl_tcp_if_") for name in os.environ)
+    if not is_chosen and (common := network(hosts)):
+        flags += ["--mca", "btl_tcp_if_include", common]
     for name in sorted(os.environ):
         if FORWARDED.fullmatch(name) and name != STARTED_BY_REMUDA:
             flags += ["-x", name]

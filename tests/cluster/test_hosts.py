@@ -30,7 +30,7 @@ def no_launcher(monkeypatch):
         ("a:4, b", [Host("a", 4), Host("b", 1)]),
         ("a slots=4,b slots = 2", AB),
         ("a,b:2,a:3", AB),
-        ("me@node-1.org:2,10.0.0.7", [Host("me@node-1.org", 2), Host("10.0.0.7", 1)]),
+        ("node-1.org:2,10.0.0.7", [Host("node-1.org", 2), Host("10.0.0.7", 1)]),
         ("", []),
     ],
 )
@@ -39,7 +39,7 @@ def test_hosts_are_a_list_of_names_and_slots(text, found):
     assert hosts.parse(hosts.describe(found)) == found
 
 
-@pytest.mark.parametrize("text", ["a:0", "a:x", "a b", "a:4:4", ":4", "a slots=", "-oProxy=x"])
+@pytest.mark.parametrize("text", ["a:0", "a:x", "a b", "a:4:4", ":4", "a slots=", "me@a", "-o"])
 def test_an_unreadable_host_is_named(text):
     with pytest.raises(UserError, match=r"cannot read the host .*: write a name and the number"):
         hosts.parse(f"b:2,{text}")
@@ -66,6 +66,30 @@ def test_the_hosts_of_the_remaining_ranks_are_kept():
 def test_this_machine_is_recognised():
     assert all(map(hosts.is_here, ("localhost", "127.0.0.1", socket.gethostname())))
     assert not hosts.is_here("192.0.2.1") and not hosts.is_here("no-such-host.invalid")
+
+
+ROUTES = """Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT
+eth0 00000000 010200C0 0003 0 0 0 00000000 0 0 0
+docker0 000011AC 00000000 0001 0 0 0 0000FFFF 0 0 0
+eth0 000200C0 00000000 0001 0 0 0 00FFFFFF 0 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    "names, found",
+    [
+        (["192.0.2.7", "192.0.2.8", "localhost"], "192.0.2.0/24"),
+        (["172.17.3.4"], "172.17.0.0/16"),
+        (["192.0.2.7", "198.51.100.8"], ""),  # only the default route leads to both
+        (["192.0.2.7", "no-such-host.invalid"], ""),
+        (["localhost"], ""),
+    ],
+)
+def test_the_network_between_hosts_is_found(tmp_path, names, found):
+    routes = tmp_path / "route"
+    routes.write_text(ROUTES)
+    assert hosts.network([Host(name, 1) for name in names], routes) == found
+    assert hosts.network([Host(name, 1) for name in names], tmp_path / "none") == ""
 
 
 def test_hosts_that_do_not_answer_are_found(monkeypatch, tmp_path):
@@ -159,8 +183,10 @@ def test_mpirun_starts_ranks_on_the_hosts(fake_mpirun, monkeypatch, tmp_path):
     monkeypatch.setenv("OMPI_MCA_x", "1")
     monkeypatch.setattr(mpirun, "usable_cores", lambda: 4)
     path = fake_mpirun("mpirun (Open MPI) 5.0.11")
+    monkeypatch.setattr(mpirun, "network", lambda hosts: "10.0.0.0/8")
     words = mpirun.options(path, 6, AB)
     assert after(words, "--host") == ["a:4,b:2"]
+    assert after(words, "btl_tcp_if_include") == ["10.0.0.0/8"]
     assert after(words, "--prefix") == [str(tmp_path / "prefix")]
     assert after(words, "plm_ssh_agent") == ["ssh -o BatchMode=yes -o ConnectTimeout=10"]
     assert "mpi_yield_when_idle" not in words, "no host has more ranks than cores"
@@ -171,6 +197,8 @@ def test_mpirun_starts_ranks_on_the_hosts(fake_mpirun, monkeypatch, tmp_path):
     monkeypatch.setenv("REMUDA_SSH", "ssh -p 2222")
     assert after(mpirun.options(path, 6, AB), "plm_ssh_agent") == ["ssh -p 2222"]
     assert "--host" not in mpirun.options(path, 6)
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_exclude", "lo")
+    assert "btl_tcp_if_include" not in mpirun.options(path, 6, AB)
     words = mpirun.options(fake_mpirun("mpirun (Open MPI) 4.1.2"), 6, AB)
     assert after(words, "plm_rsh_agent") == ["ssh -p 2222"]
 
