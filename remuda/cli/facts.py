@@ -60,11 +60,19 @@ def show_health(
         int,
         typer.Option("--ranks", help="Ranks to start for a test; default: as in the job, or 2."),
     ] = 0,
+    hosts: Annotated[
+        str,
+        typer.Option("--hosts", metavar="A:N,B:N|FILE", help="Check these hosts too, by ssh."),
+    ] = "",
 ) -> None:
     """Check this machine and its MPI: what works, what would fail, how fast messages are."""
-    from remuda.cluster import doctor
+    from remuda.cluster import doctor, launch
+    from remuda.cluster.hosts import describe, read
+    from remuda.config import EngineConfig
 
-    if not doctor.examine(ranks, say):
+    places = read(hosts)
+    launch.num_requested(EngineConfig(name="mpi", ranks=ranks, hosts=describe(places)))
+    if not doctor.examine(ranks, say, places):
         raise typer.Exit(2)
 
 

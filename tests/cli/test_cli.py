@@ -115,7 +115,7 @@ def test_the_set_of_commands_and_flags_is_frozen():
         "profile": {"run"},
         "report": {"run"},
         "status": {"run", "--watch"},
-        "doctor": {"--ranks"},
+        "doctor": {"--ranks", "--hosts"},
         "list": set(),
     }
 

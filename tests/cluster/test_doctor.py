@@ -9,7 +9,8 @@ import pytest
 
 from remuda.cluster import doctor
 from remuda.cluster.doctor import installation, machine, probe, ranks, results, trials
-from remuda.cluster.doctor.findings import FAILS, MISSING, OK, Finding, shortened
+from remuda.cluster.doctor.findings import FAILS, MISSING, OK, Finding, read_answer, shortened
+from remuda.cluster.doctor.links import links
 from remuda.cluster.mpirun import command, find
 from tests.cli.test_cli import call
 
@@ -202,10 +203,10 @@ ANSWER = {
     "ulfm": "none",
     "cuda": None,
     "ranks": [rank(), rank(device="cuda:1"), rank(host="b"), rank(host="b", device="cuda:1")],
-    "between": {
-        "on a host": {"latency": 2e-6, "exchange": 0.004},
-        "between hosts": {"latency": 2.5e-5, "exchange": 0.016},
-    },
+    "links": [
+        {"hosts": ["a", "a"], "latency": 2e-6, "exchange": 0.004},
+        {"hosts": ["a", "b"], "latency": 2.5e-5, "exchange": 0.016},
+    ],
     "sum": 0.0021,
     "startup": 3.26,
 }
@@ -233,7 +234,7 @@ def test_an_answer_is_reported_in_words():
 
 def test_too_few_cores_and_differences_between_ranks_are_reported():
     def findings(*facts):
-        return list(results.ranks({**ANSWER, "ranks": list(facts), "between": {}}))
+        return list(results.ranks({**ANSWER, "ranks": list(facts), "links": []}))
 
     def failure(*facts):
         (text,) = [finding.text for finding in findings(*facts) if finding.state == FAILS]
@@ -247,14 +248,34 @@ def test_too_few_cores_and_differences_between_ranks_are_reported():
     assert "rank 1 has remuda 0, but rank 0 has remuda 1" in failure(rank(), older)
 
 
-def test_rank_0_measures_with_the_first_rank_here_and_elsewhere():
-    assert probe.partners(["a"]) == {}
-    assert probe.partners(["a", "b", "a", "b"]) == {"between hosts": 1, "on a host": 2}
+def test_each_pair_of_hosts_is_measured_once():
+    assert probe.pairs(["a"]) == []
+    assert probe.pairs(["a", "a", "a"]) == [(0, 1)]
+    assert probe.pairs(["a", "b", "b", "c"]) == [(1, 2), (0, 1), (0, 3), (1, 3)]
+
+
+def test_three_hosts_give_a_table():
+    seconds = {"ab": (2e-5, 0.016), "ac": (3e-5, 1.6), "bc": (1.234e-3, 2.0)}
+    measured = [
+        {"hosts": [*pair], "latency": latency, "exchange": exchange}
+        for pair, (latency, exchange) in seconds.items()
+    ]
+    assert [str(finding) for finding in links(measured)] == [
+        "ok          latency     µs     b        c",
+        "ok          latency     a   20.0     30.0",
+        "ok          latency     b         1,234.0",
+        "ok          bandwidth   MB/s        b     c",
+        "ok          bandwidth   a     1,000.0  10.0",
+        "ok          bandwidth   b               8.0",
+        "ok          bandwidth   a - c and b - c reach less than a quarter of the fastest pair, "
+        "1,000 MB/s, and slow down every round: check their cables and network adapters",
+    ]
+    assert len(list(links(measured[1:]))) == 6, "no pair is much slower than the others"
 
 
 def test_answers_are_found_among_other_output():
-    assert trials.read_answer('warning: no IB\n[1]\n{"a": 1}\nbye') == {"a": 1}
-    assert trials.read_answer("x\n") == {}
+    assert read_answer('warning: no IB\n[1]\n{"a": 1}\nbye') == {"a": 1}
+    assert read_answer("x\n") == {}
 
 
 def test_error_messages_become_one_line():

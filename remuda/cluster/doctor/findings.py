@@ -1,8 +1,9 @@
 """The doctor's findings. Each check gives one line of output."""
 
+import json
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 OK, MISSING, FAILS = "ok", "missing", "would fail"
 
@@ -16,7 +17,7 @@ class Finding:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.state:<12}{self.name:<12}{' '.join(self.text.split())}"
+        return f"{self.state:<12}{self.name:<12}{' '.join(self.text.splitlines())}"
 
 
 def shortened(text: str, length: int = 300) -> str:
@@ -28,3 +29,15 @@ def shortened(text: str, length: int = 300) -> str:
         lines = errors[-1:] or lines[-1:]
     words = " ".join(lines)
     return words if len(words) <= length else words[:length] + " ..."
+
+
+def read_answer(output: str) -> dict[str, Any]:
+    """Return the first JSON object in the output, or an empty dict if it contains none."""
+    for line in output.splitlines():
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(answer, dict):
+            return answer
+    return {}

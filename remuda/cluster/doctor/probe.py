@@ -5,6 +5,7 @@ TIME is the time at which it starts them. Rank 0 prints the answer, or an error,
 Messages are sent and awaited in the same way as in training.
 """
 
+import itertools
 import json
 import platform
 import statistics
@@ -27,6 +28,8 @@ from remuda.system.version import __version__
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
 NUM_SUMMED = 625_000  # float64 numbers, 5 MB
 NUM_SMALL, NUM_LARGE = 200, 10  # repetitions; the result is their median
+SLOW = 0.2  # seconds; if a large message takes longer, it is sent less often
+BUDGET = 90.0  # seconds after which no more pairs are measured
 TAG = 0  # the MPI tag of all messages
 
 
@@ -37,18 +40,12 @@ def measure(num_ranks: int = 0) -> dict[str, Any]:
 
         now = time.time()
         facts = communicator.all_gather(_own_facts(communicator))
-        between = {
-            place: {
-                "latency": _latency(communicator, other),
-                "exchange": _exchange(communicator, other),
-            }
-            for place, other in partners([rank["host"] for rank in facts]).items()
-        }
-        answer = {"joined": now, "ranks": facts, "between": between, **abilities()}
+        links = _measure_links(communicator, [rank["host"] for rank in facts])
+        answer = {"joined": now, "ranks": facts, "links": links, **abilities()}
         if communicator.num_ranks > 1:
             numbers = torch.zeros(NUM_SUMMED, dtype=torch.float64)
             answer["sum"] = _median(NUM_LARGE, lambda: communicator.add(numbers))
-        return communicator.all_gather(answer)[0]  # rank 0 takes part in every measurement
+        return communicator.all_gather(answer)[0]
 
 
 def _own_facts(communicator: Communicator) -> dict[str, Any]:
@@ -65,41 +62,68 @@ def _own_facts(communicator: Communicator) -> dict[str, Any]:
     }
 
 
-def partners(hosts: list[str]) -> dict[str, int]:
-    """Return rank 0's partners: the first other rank on its host, and the first on another host."""
-    found: dict[str, int] = {}
+def pairs(hosts: list[str]) -> list[tuple[int, int]]:
+    """Return the pairs to measure: two ranks of a host, then the first ranks of any two hosts."""
+    first: dict[str, int] = {}
+    neighbours = []
     for rank, host in enumerate(hosts):
-        if rank:
-            found.setdefault("on a host" if host == hosts[0] else "between hosts", rank)
-    return found
+        if host in first and not neighbours:
+            neighbours = [(first[host], rank)]
+        first.setdefault(host, rank)
+    return [*neighbours, *itertools.combinations(first.values(), 2)]
 
 
-def _latency(communicator: Communicator, other: int) -> float:
+def _measure_links(communicator: Communicator, hosts: list[str]) -> list[dict[str, Any]]:
+    """Measure one pair of ranks after the other, until BUDGET is spent. All ranks return the same.
+
+    Seconds are measured by the first rank of a pair.
+    """
+    deadline, links = time.monotonic() + BUDGET, []
+    for pair in pairs(hosts):
+        if communicator.max_over_ranks(int(time.monotonic() > deadline)):
+            break
+        seconds = [0.0, 0.0]
+        if communicator.rank in pair:
+            seconds = [_latency(communicator, *pair), _exchange(communicator, *pair)]
+        latency, exchange = communicator.all_gather(seconds)[pair[0]]
+        names = [hosts[rank] for rank in pair]
+        links.append({"hosts": names, "latency": latency, "exchange": exchange})
+    return links
+
+
+def _latency(communicator: Communicator, first: int, second: int) -> float:
     """Return the one-way time of a small message in seconds."""
     message, answer = torch.zeros(SMALL, dtype=torch.uint8), torch.empty(SMALL, dtype=torch.uint8)
 
     def back_and_forth() -> None:
-        if communicator.rank == 0:
-            communicator.exchange({other: message}, {}, TAG)
-            communicator.exchange({}, {other: answer}, TAG)
-        elif communicator.rank == other:
-            communicator.exchange({}, {0: answer}, TAG)
-            communicator.exchange({0: message}, {}, TAG)
+        if communicator.rank == first:
+            communicator.exchange({second: message}, {}, TAG)
+            communicator.exchange({}, {second: answer}, TAG)
+        else:
+            communicator.exchange({}, {first: answer}, TAG)
+            communicator.exchange({first: message}, {}, TAG)
 
-    communicator.max_over_ranks(0)
     return _median(NUM_SMALL, back_and_forth) / 2
 
 
-def _exchange(communicator: Communicator, other: int) -> float:
+def _exchange(communicator: Communicator, first: int, second: int) -> float:
     """Return the seconds that two ranks need to send each other a large message simultaneously."""
     outgoing = torch.zeros(LARGE, dtype=torch.uint8)
     incoming = torch.empty(LARGE, dtype=torch.uint8)
-    partner = {0: other, other: 0}.get(communicator.rank)
-    if partner is None:
-        return 0.0
-    return _median(
-        NUM_LARGE, lambda: communicator.exchange({partner: outgoing}, {partner: incoming}, TAG)
-    )
+    partner = second if communicator.rank == first else first
+
+    def both_ways() -> None:
+        communicator.exchange({partner: outgoing}, {partner: incoming}, TAG)
+
+    # Over a slow link, one message is enough. Both ranks must send the same number.
+    seconds = _median(1, both_ways)
+    number = torch.tensor([NUM_LARGE if seconds < SLOW else 0])
+    as_bytes = number.view(torch.uint8)
+    if communicator.rank == first:
+        communicator.exchange({second: as_bytes}, {}, TAG)
+    else:
+        communicator.exchange({}, {first: as_bytes}, TAG)
+    return _median(int(number), both_ways) if number else seconds
 
 
 def _median(num_times: int, action: Callable[[], None]) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 from remuda.cluster.doctor import probe
 from remuda.cluster.doctor.findings import FAILS, MISSING, OK, Finding
+from remuda.cluster.doctor.links import links
 
 
 def library(answer: dict[str, Any]) -> Iterator[Finding]:
@@ -57,12 +58,7 @@ def ranks(answer: dict[str, Any]) -> Iterator[Finding]:
         here = {number: rank for number, rank in enumerate(facts) if rank["host"] == host}
         yield _host(host, here)
     yield from _differences(facts)
-    for place, seconds in answer["between"].items():
-        latency = f"{1e6 * seconds['latency']:.1f} µs {place}"
-        yield Finding(OK, "latency", f"{latency}, a message of {probe.SMALL} bytes")
-        rate = f"{probe.LARGE / seconds['exchange'] / 1e6:,.0f} MB/s {place}"
-        size = probe.LARGE // 1_000_000
-        yield Finding(OK, "bandwidth", f"{rate}, each way, {size} MB both ways at once")
+    yield from links(answer["links"])
     if "sum" in answer:
         size = 8 * probe.NUM_SUMMED / 1e6
         text = f"{1e3 * answer['sum']:.1f} ms for {size:.0f} MB over {len(facts)} ranks"

@@ -1,15 +1,17 @@
 """Start ranks for a trial in the same way as a run does, and return their measurements."""
 
-import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from remuda.cluster import mpirun
-from remuda.cluster.doctor.findings import shortened
+from remuda.cluster.doctor.findings import read_answer, shortened
+from remuda.cluster.hosts import Host
 from remuda.errors import UserError
 from remuda.system.text import count
 
@@ -17,12 +19,12 @@ from remuda.system.text import count
 TIMEOUT = 180.0
 
 
-def trial(num_ranks: int) -> dict[str, Any]:
+def trial(num_ranks: int, hosts: Sequence[Host] = ()) -> dict[str, Any]:
     """Start ranks that run ``remuda.cluster.doctor.probe``, and return their answer."""
     probe = "remuda.cluster.doctor.probe"
     command = [sys.executable, "-m", "mpi4py", "-m", probe, str(time.time())]
-    if num_ranks > 1:
-        command = [*mpirun.command(num_ranks), *command]
+    if num_ranks > 1 or hosts:
+        command = [*mpirun.command(num_ranks, hosts), *command]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -31,7 +33,7 @@ def trial(num_ranks: int) -> dict[str, Any]:
         text=True,
         start_new_session=True,
     )
-    ranks, by_hand = count(num_ranks, "rank"), " ".join([*command[:-1], "0"])
+    ranks, by_hand = count(num_ranks, "rank"), shlex.join([*command[:-1], "0"])
     try:
         output, errors = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
@@ -49,18 +51,6 @@ def trial(num_ranks: int) -> dict[str, Any]:
         status = process.returncode
         raise UserError(f"{ranks} exited with status {status} ({reason}): try by hand: {by_hand}")
     return answer
-
-
-def read_answer(output: str) -> dict[str, Any]:
-    """Return the first JSON object in the output, or an empty dict if it contains none."""
-    for line in output.splitlines():
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(answer, dict):
-            return answer
-    return {}
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -48,6 +48,6 @@ def scale(
 
 def measure_link(ranks: int) -> Link:
     """Start this many ranks as a run does, and return the slowest measured link between them."""
-    found = doctor.trial(ranks)["between"].values()
-    latency, exchange = (max(place[name] for place in found) for name in ("latency", "exchange"))
+    found = doctor.trial(ranks)["links"]
+    latency, exchange = (max(link[name] for link in found) for name in ("latency", "exchange"))
     return Link(latency, probe.LARGE / exchange)
