@@ -34,9 +34,15 @@ class Heartbeat(ABC):
         self.current: dict[str, Any] = {}
         self._update(INACTIVE, 0, rank, members)
 
-    def start_round(self, t: int, rank: int, members: Sequence[int]) -> None:
-        """Report that round t starts or restarts, and which member ids this process hosts."""
+    def start_round(
+        self, t: int, rank: int, members: Sequence[int], speed: float | None = None
+    ) -> None:
+        """Report that round t starts or restarts, and which member ids this process hosts.
+
+        ``speed`` is the number of members that finish a round in a second, if it is known.
+        """
         self._update(PROCESSING, t, rank, members)
+        self.current = {**self.current, "speed": speed}
 
     def _update(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
         self.current = {"rank": rank, "members": list(members), "state": state, "round": t}

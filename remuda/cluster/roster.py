@@ -20,6 +20,7 @@ class RankStatus:
     members: list[int] = field(default_factory=list)
     state: str = INACTIVE
     round: int = 0
+    speed: float | None = None  # members that finish a round in a second; None: not measured
     silent: float = 0.0  # seconds since the last heartbeat
     contact: str = ON_TIME
     is_connected: bool = False  # if False, the network may be the cause of the silence
@@ -32,7 +33,7 @@ class RankStatus:
 
     def describe(self) -> dict[str, Any]:
         """Return this process's entry in status.json."""
-        names = ("rank", "members", "state", "round", "contact", "remark")
+        names = ("rank", "members", "state", "round", "speed", "contact", "remark")
         values = {name: getattr(self, name) for name in names}
         return {**self.process._asdict(), **values, "silent": round(self.silent, 1), **self.machine}
 
@@ -52,6 +53,8 @@ class Roster:
             sender = self.ranks.get(Process(*heartbeat["process"]))
             rank, t, state = int(heartbeat["rank"]), int(heartbeat["round"]), heartbeat["state"]
             members = [int(member) for member in heartbeat["members"]]
+            speed = heartbeat.get("speed")
+            speed = None if speed is None else float(speed)
         except (KeyError, TypeError, ValueError):
             return None
         if sender is None or state not in STATES:
@@ -59,6 +62,7 @@ class Roster:
         if sender.contact == DELAYED:
             self.tell(f"{sender.name} sends heartbeats again, after {sender.silent:.0f} s")
         sender.rank, sender.round, sender.state, sender.members = rank, t, state, members
+        sender.speed = speed
         sender.silent, sender.contact, sender.is_connected, sender.remark = 0.0, ON_TIME, True, ""
         return sender
 

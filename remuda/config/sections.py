@@ -46,6 +46,8 @@ class EngineConfig:
     deterministic: bool = False
     # mpi: what happens to the members of a lost rank
     on_failure: Literal["auto", "drop", "move", "stop"] = "auto"
+    # mpi: move members to faster ranks after a checkpoint, if that saves more than 10 % of the time
+    balance: bool = True
     # CPU threads; 0 = PyTorch's default, limited to the cores that this process may use
     threads: int = 0
     # mpi: seconds, >= 1; a rank that is silent for longer is reported as delayed

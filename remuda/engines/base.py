@@ -75,6 +75,11 @@ class Engine(ABC):
         """Learn how many rounds are left, including the next one; 0 ends all preparations."""
         return None
 
+    @property
+    def is_preparing(self) -> bool:
+        """Whether later rounds will run at another speed, because a program is being compiled."""
+        return False
+
     def timed(self, routine: str) -> AbstractContextManager[None]:
         """Time a ``with`` block, and record the time under this name."""
         return nullcontext()

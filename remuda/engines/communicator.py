@@ -37,6 +37,7 @@ class Communicator(ABC):
     local_rank: int  # position of this rank among the ranks on its host
     num_sharing: int  # ranks that share CPU cores with this one, itself included
     is_stopping: bool  # whether the user has interrupted the run
+    waited: float  # seconds that this process has waited for messages so far
     original_ranks: Sequence[int]  # numbers that the remaining ranks had at the start
     lost: Sequence[LostRank]  # in the order in which their failures were noticed
 
@@ -137,7 +138,7 @@ class SingleProcess(Communicator):
         self.rank, self.num_ranks = 0, 1
         self.host = platform.node()
         self.local_rank, self.num_sharing = 0, 1
-        self.is_stopping = False
+        self.is_stopping, self.waited = False, 0.0
         self.original_ranks = (0,)
         self.lost = ()
 

@@ -57,6 +57,10 @@ class Metered(Engine):
     def expect(self, rounds: int) -> None:
         self.engine.expect(rounds)
 
+    @property
+    def is_preparing(self) -> bool:
+        return self.engine.is_preparing
+
     def timed(self, routine: str) -> AbstractContextManager[None]:
         return self._timed(self.seconds, routine)
 

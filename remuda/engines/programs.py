@@ -132,6 +132,11 @@ class Program:
             left %= length
         return _copied(self.carry), self._outs()
 
+    @property
+    def is_preparing(self) -> bool:
+        """Return False: the program is complete."""
+        return False
+
     def cancel(self) -> None:
         """Do nothing: the program is complete."""
 

@@ -3,7 +3,7 @@
 Verbs index tensors. ``map`` runs a loop, one ``vmap``, or a program.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -73,11 +73,12 @@ class Stacked(Engine):
         size: int,
         device: torch.device,
         *,
+        hosted: Sequence[range] | None = None,
         grid: tuple[int, int] | None = None,
         cuda_aware: bool = False,
         **settings: Any,
     ) -> Engine:
-        """Build the engine from a configuration; ignore settings that concern only messages."""
+        """Build the engine from a configuration; ignore settings that concern only ranks."""
         return cls(size, device, **settings)
 
     def map(self, fn: Callable[..., Tree], *rows: Tree) -> Tree:
@@ -124,6 +125,10 @@ class Stacked(Engine):
         if rounds == 0:
             for program in self.programs.values():
                 program.cancel()
+
+    @property
+    def is_preparing(self) -> bool:
+        return any(program.is_preparing for program in self.programs.values())
 
     @property
     def compiles_loops(self) -> bool:

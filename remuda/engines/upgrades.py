@@ -53,6 +53,11 @@ class Upgrade:
         self.started = time.perf_counter()
         return self.program(carry, inputs)
 
+    @property
+    def is_preparing(self) -> bool:
+        """Whether a compiled program is about to take over."""
+        return self.compilation is not None
+
     def cancel(self) -> None:
         """Stop compiling, if a compilation is running."""
         if self.compilation is not None:

@@ -158,8 +158,7 @@ def time_one_length(track: Track, herd: Herd, uncompiled: Timing, exchange_every
 def _with_engine(herd: Herd, config: RunConfig, *, compile: bool) -> Herd:
     """Return the herd with a new engine, which has no programs yet."""
     config = replace(config, engine=replace(config.engine, compile=compile))
-    device, size = herd.engine.device, herd.engine.size
-    engine = make_engine(config, size, device, herd.communicator, ignore)
+    engine = make_engine(config, herd.spans, herd.engine.device, herd.communicator, ignore)
     return replace(herd, engine=Metered(engine))
 
 

@@ -149,15 +149,22 @@ def _lines(status: Status) -> Iterator[str]:
 
 
 def _table(status: Status) -> Table:
-    titles = ("rank", "host", "process", "device", "members", "state", "round", "last seen", "")
+    titles = ("rank", "host", "process", "device", "members", "speed", "state", "round")
+    titles = (*titles, "last seen", "")
     table = Table(*titles, box=None, pad_edge=False)
     for rank in status.ranks:
-        names = ("rank", "host", "pid", "device", "members", "state", "round")
-        cells = {name: str(rank[name]) for name in names} | {"members": _spans(rank["members"])}
+        cells = [str(rank[name]) for name in ("rank", "host", "pid", "device")]
+        cells += [_spans(rank["members"]), _speed(rank.get("speed"))]
+        cells += [str(rank[name]) for name in ("state", "round")]
         seen = f"{rank['silent']:.0f} s ago" if status.state == "running" else ""
         contact = "" if rank["contact"] == "on time" else rank["contact"]
-        table.add_row(*cells.values(), seen, contact)
+        table.add_row(*cells, seen, contact)
     return table
+
+
+def _speed(speed: float | None) -> str:
+    """Format a rank's speed: how many members finish a round in a second."""
+    return "" if speed is None else f"{speed:.3g}/s"
 
 
 def _failure(line: Line) -> str:

@@ -1,5 +1,6 @@
 """Assemble the data, networks, strategy and engine that a configuration describes."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -27,9 +28,16 @@ from remuda.training.shares import data_rank, divide, gather_facts
 
 
 def assemble(
-    config: RunConfig, communicator: Communicator | None = None, notify: Notify = ignore
+    config: RunConfig,
+    communicator: Communicator | None = None,
+    notify: Notify = ignore,
+    speeds: Sequence[float] = (),
 ) -> Herd:
-    """Return this process's part of a run. Enter the communicator first."""
+    """Return this process's part of a run. Enter the communicator first.
+
+    The number of members on each rank depends on the ranks' ``speeds``, which are equal by default.
+    All ranks must pass the same speeds.
+    """
     if communicator is None:
         communicator = SingleProcess()
         if ENGINES[config.engine.name].spans_processes:
@@ -39,11 +47,15 @@ def assemble(
             )
     device = _device(config.engine, communicator)
     with loading_libraries(device):
-        return _assemble(config, communicator, device, notify)
+        return _assemble(config, communicator, device, notify, speeds)
 
 
 def _assemble(
-    config: RunConfig, communicator: Communicator, device: torch.device, notify: Notify
+    config: RunConfig,
+    communicator: Communicator,
+    device: torch.device,
+    notify: Notify,
+    speeds: Sequence[float],
 ) -> Herd:
     is_downloaded = config.data.name in SOURCES
     with communicator.root_first() if is_downloaded else nullcontext():
@@ -51,7 +63,7 @@ def _assemble(
         dataset = load_data(data)
     num_classes = len(dataset.classes)
     size = config.strategy.num_members(config.run.members, num_classes)
-    hosted = spans(size, communicator.num_ranks)
+    hosted = spans(size, communicator.num_ranks, speeds)
     shares = divide(config, dataset, hosted, communicator)
     sizes, facts = gather_facts(config, dataset, shares, hosted, communicator)
     strategy, features = config.strategy, None
@@ -60,7 +72,7 @@ def _assemble(
     context = strategy.prepare(
         config.networks, dataset.shape, num_classes, config.run.seed, sizes, features
     )
-    engine = Metered(make_engine(config, size, device, communicator, notify))
+    engine = Metered(make_engine(config, hosted, device, communicator, notify))
     member_ids = config.run.member_ids(size)
     hosted_ids = [member_ids[member] for member in engine.members]
     return Herd(
@@ -72,6 +84,7 @@ def _assemble(
         facts=facts,
         num_batches=strategy.batches_per_round(sum(sizes) / size),
         member_ids=member_ids,
+        spans=hosted,
     )
 
 
@@ -139,7 +152,7 @@ def _device(config: EngineConfig, communicator: Communicator) -> torch.device:
 
 def make_engine(
     config: RunConfig,
-    size: int,
+    hosted: list[range],
     device: torch.device,
     communicator: Communicator,
     notify: Notify,
@@ -152,9 +165,10 @@ def make_engine(
         chunk=engine.chunk,
         cuda_aware=engine.cuda_aware,
         grid=config.strategy.grid,
+        hosted=hosted,
         notify=notify,
     )
-    return ENGINES[engine.name].build(communicator, size, device, **settings)
+    return ENGINES[engine.name].build(communicator, hosted[-1].stop, device, **settings)
 
 
 def when_to_compile(config: EngineConfig, device: torch.device) -> Compile:

@@ -1,6 +1,6 @@
 """Handle lost ranks: decide what to do with their members, and synchronise the other ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from remuda.cluster import hosts
@@ -41,13 +41,10 @@ def suitable_action(config: RunConfig) -> Action:
     return suited
 
 
-def hosted_ids(
-    config: RunConfig, num_members: int, all_ranks: Sequence[int], ranks: Sequence[int]
-) -> list[int]:
-    """Return the ids of the members that these ``ranks`` host."""
-    ids = config.run.member_ids(num_members)
-    parts = zip(all_ranks, spans(num_members, len(all_ranks)), strict=True)
-    return [ids[member] for rank, span in parts if rank in ranks for member in span]
+def hosted_ids(config: RunConfig, hosted: Mapping[int, range], ranks: Collection[int]) -> list[int]:
+    """Return the ids of the members that these ``ranks`` host; ``hosted`` lists all ranks."""
+    ids = config.run.member_ids(sum(map(len, hosted.values())))
+    return [ids[member] for rank, span in hosted.items() if rank in ranks for member in span]
 
 
 def without(config: RunConfig, num_members: int, lost: Sequence[int]) -> RunConfig:
@@ -68,6 +65,7 @@ def data_ranks(config: RunConfig) -> list[int]:
     """Return the ranks whose own data the run still uses.
 
     These are the ranks with which the run started, except those that lost all their members.
+    Members with data of their own rank never move, so their spans are equal.
     """
     ranks, lost = config.data.ranks, set(config.run.lost)
     if not (lost and ranks):
@@ -162,7 +160,9 @@ def note_lost_ranks(session: Session, training: Training) -> int:
     if training.record is None or recorder is None or not news:
         return training.num_noted
     t, members = 0, []
-    if training.reached is not None:
+    if training.reached is None and training.start is not None:
+        t = training.start.round
+    elif training.reached is not None:
         t = training.reached.round
         members = _hosted_ids(training, [lost.rank for lost in news])
     recorder.fail(news, members, t, session.action)
@@ -183,23 +183,22 @@ def next_phase(session: Session, training: Training) -> Phase:
 
 def _hosted_ids(training: Training, ranks: Sequence[int]) -> list[int]:
     assert training.start is not None
-    num_members, all_ranks, *_ = training.start
-    return hosted_ids(training.whole, num_members, all_ranks, ranks)
+    return hosted_ids(training.whole, training.start.hosted, ranks)
 
 
 def _remainder(session: Session, training: Training, event: str) -> RunConfig:
     """Return the configuration of the run without the members of the lost ranks."""
     assert training.start is not None
-    num_members, all_ranks, num_classes, _ = training.start
+    hosted, num_classes, _ = training.start
     remaining = session.communicator.original_ranks
-    gone = _hosted_ids(training, [rank for rank in all_ranks if rank not in remaining])
-    config = without(training.whole, num_members, gone)
+    gone = _hosted_ids(training, [rank for rank in hosted if rank not in remaining])
+    config = without(training.whole, sum(map(len, hosted.values())), gone)
     # A resumed run starts as many ranks as remain, on the same hosts.
     if config.engine.ranks:
         engine = replace(config.engine, ranks=session.communicator.num_ranks)
         config = replace(config, engine=engine)
-    if config.engine.hosts:
-        left = hosts.of_ranks(hosts.parse(config.engine.hosts), remaining)
+    if session.hosts:
+        left = hosts.of_ranks(hosts.parse(session.hosts), remaining)
         config = replace(config, engine=replace(config.engine, hosts=hosts.describe(left)))
     try:
         config.strategy.num_members(config.run.members, num_classes)

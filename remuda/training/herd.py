@@ -26,6 +26,7 @@ class Herd:
     facts: DataFacts
     num_batches: int  # batches of real data per member and round
     member_ids: list[int]  # by position in the population; ids do not change when ranks fail
+    spans: list[range]  # by rank: the positions of the members that it hosts
 
     @property
     def num_steps(self) -> int:

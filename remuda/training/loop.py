@@ -9,19 +9,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from remuda.cluster.coordinator import make_heartbeat
 from remuda.config import RunConfig
 from remuda.engines import Communicator
 from remuda.errors import Interrupted, RanksLost, UserError, resume_command
-from remuda.record import Record
-from remuda.record.snapshots import new_attempt
-from remuda.training import failures
-from remuda.training.assemble import assemble, pytorch_settings
+from remuda.training import balance, failures, starting
+from remuda.training.assemble import pytorch_settings
 from remuda.training.pace import decide, is_due_by_rounds
 from remuda.training.progress import Progress
-from remuda.training.recorder import is_show_due, new_recorder
-from remuda.training.saving import Saver
-from remuda.training.state import Phase, Position, Result, Session, Start, Training
+from remuda.training.recorder import is_show_due
+from remuda.training.state import Phase, Position, Result, Session, Training
 
 
 def train(
@@ -34,7 +30,13 @@ def train(
 ) -> Path:
     """Train or resume a run, and return its folder. Enter the communicator first."""
     action = failures.choose_action(config, communicator)
-    session = Session(communicator=communicator, progress=progress, is_new=is_new, action=action)
+    session = Session(
+        communicator=communicator,
+        progress=progress,
+        is_new=is_new,
+        action=action,
+        hosts=config.engine.hosts,
+    )
     # Ranks may have failed before they could join.
     has_failures = bool(communicator.lost)
     phase = Phase.MEET if has_failures else Phase.ASSEMBLE
@@ -47,16 +49,10 @@ def train(
             while training.phase is not Phase.DONE:
                 training = advance(session, training)
         finally:
-            release(training)
+            starting.release(training)
         assert training.recorder is not None
         training.recorder.end()
     return training.folder
-
-
-def release(training: Training) -> None:
-    """Tell the engine that it will run no more rounds."""
-    if training.herd is not None:
-        training.herd.engine.expect(0)
 
 
 def advance(session: Session, training: Training) -> Training:
@@ -64,7 +60,7 @@ def advance(session: Session, training: Training) -> Training:
     try:
         return PHASES[training.phase](session, training)
     except KeyboardInterrupt:
-        if training.reached is None:
+        if training.start is None:
             raise
         session.communicator.interrupt()
         return replace(training, phase=Phase.MEET)
@@ -81,107 +77,6 @@ def advance(session: Session, training: Training) -> Training:
         ) from None
 
 
-# Phases that start a run
-
-
-def assemble_herd(session: Session, training: Training) -> Training:
-    """Assemble the run on all remaining ranks."""
-    communicator, config = session.communicator, training.whole
-    is_divided = bool(config.data.ranks) and not session.is_new
-    if not is_divided:
-        config = failures.with_data_ranks(config, communicator.original_ranks)
-    release(training)
-    herd = assemble(config, communicator, session.progress.note)
-    folder, attempt = communicator.all_gather([str(training.folder), new_attempt()])[0]
-    return replace(
-        training,
-        phase=Phase.OPEN,
-        whole=config,
-        config=config,
-        is_divided=is_divided,
-        herd=herd,
-        folder=Path(folder),
-        attempt=attempt,
-    )
-
-
-def open_record(session: Session, training: Training) -> Training:
-    """Create the record, or open it and check that the data have not changed."""
-    config, herd, record = training.config, training.herd, training.record
-    assert herd is not None
-    recorder, saver = training.recorder, training.saver
-    if record is None or recorder is None or saver is None:
-        is_root = session.communicator.is_root
-        if session.is_new and is_root:
-            record = Record.create(training.folder, config, herd.facts)
-        else:
-            record = Record(training.folder)
-        if is_root and not session.is_new:
-            is_part = bool(config.run.lost) or not training.is_divided
-            record.expect(herd.facts, is_part=config.data.is_per_rank and is_part)
-        recorder = new_recorder(record, config, herd, session.progress, session.stopwatch)
-        session.resources.enter_context(recorder)
-        saver = Saver(training.folder / "checkpoints", config, herd, recorder.note, recorder.finish)
-        session.resources.enter_context(saver)
-    recorder.follow(config, herd)
-    saver.follow(config, herd, training.attempt)
-    return replace(training, phase=Phase.RESTORE, record=record, recorder=recorder, saver=saver)
-
-
-def restore(session: Session, training: Training) -> Training:
-    """Start from the newest checkpoint, or from the beginning."""
-    herd, recorder, saver = training.herd, training.recorder, training.saver
-    assert herd is not None and recorder is not None and saver is not None
-    checkpoint, problems = saver.newest()
-    recorder.check(checkpoint, problems)
-    if checkpoint is None:
-        position = Position(0, herd.start())
-    else:
-        position = Position(checkpoint.round, saver.restore(checkpoint))
-    return replace(training, phase=Phase.WATCH, ahead=position)
-
-
-def watch(session: Session, training: Training) -> Training:
-    """Start the heartbeat.
-
-    If an earlier phase rejects the run, its record is unchanged.
-    """
-    herd, heartbeat = training.herd, training.heartbeat
-    assert herd is not None and training.recorder is not None
-    if heartbeat is None:
-        heartbeat = make_heartbeat(
-            training.folder,
-            training.config,
-            session.communicator,
-            herd.engine.device,
-            herd.hosted_ids,
-            training.recorder.note,
-        )
-        session.heartbeats.enter_context(heartbeat)
-    return replace(training, phase=Phase.BEGIN, heartbeat=heartbeat)
-
-
-def begin(session: Session, training: Training) -> Training:
-    """Announce the start, and record ranks that were lost before the record existed."""
-    herd, position = training.herd, training.ahead
-    assert herd is not None and position is not None
-    assert training.recorder is not None and training.saver is not None
-    training.recorder.begin(position.round)
-    training.saver.begin(position.state)
-    num_noted = failures.note_lost_ranks(session, training)
-    ranks, num_classes = session.communicator.original_ranks, len(herd.facts.classes)
-    start = Start(herd.engine.size, ranks, num_classes, position.round)
-    # The phase KEEP comes first, because an earlier process may have ended before it drew the
-    # samples and computed the scores that were due.
-    return replace(
-        training,
-        phase=Phase.KEEP,
-        start=start,
-        reached=position,
-        num_noted=num_noted,
-    )
-
-
 # Phases of a round
 
 
@@ -190,11 +85,13 @@ def compute(session: Session, training: Training) -> Training:
     herd, reached, heartbeat = training.herd, training.reached, training.heartbeat
     assert herd is not None and reached is not None and heartbeat is not None
     t = reached.round + 1
-    heartbeat.start_round(t, session.communicator.rank, herd.hosted_ids)
+    communicator = session.communicator
+    speed = balance.speed(training.timings, len(herd.engine.members))
+    heartbeat.start_round(t, communicator.rank, herd.hosted_ids, speed)
     herd.engine.expect(training.config.run.rounds - reached.round)
-    began = time.perf_counter()
+    began, waited = time.perf_counter(), communicator.waited
     state, metrics = herd.step(reached.state, t)
-    result = Result(metrics, began)
+    result = Result(metrics, began, waited)
     return replace(training, phase=Phase.RECORD, ahead=Position(t, state), result=result)
 
 
@@ -204,12 +101,20 @@ def record_round(session: Session, training: Training) -> Training:
     assert herd is not None and ahead is not None and result is not None
     assert training.recorder is not None and training.saver is not None
     everyone = herd.report(result.metrics)
-    seconds = time.perf_counter() - result.began
+    communicator, seconds = session.communicator, time.perf_counter() - result.began
+    own = seconds - (communicator.waited - result.waited)
+    timings = balance.add_round(training.timings, own, herd.engine.is_preparing)
     training.recorder.round(ahead.round, everyone, seconds)
-    agreed = session.communicator.max_over_ranks(training.saver.vote(ahead.round))
+    agreed = communicator.max_over_ranks(training.saver.vote(ahead.round))
     t, is_due = decide(agreed)
-    reached = Position(t, ahead.state)
-    return replace(training, phase=Phase.KEEP, reached=reached, result=None, is_due=is_due)
+    return replace(
+        training,
+        phase=Phase.KEEP,
+        reached=Position(t, ahead.state),
+        result=None,
+        is_due=is_due,
+        timings=timings,
+    )
 
 
 def keep(session: Session, training: Training) -> Training:
@@ -219,10 +124,13 @@ def keep(session: Session, training: Training) -> Training:
     t, config = reached.round, training.config
     if t > 0 and is_show_due(t, config):
         recorder.show(herd.model(reached.state, t))
+    phase = failures.next_phase(session, training)
     if training.is_due or is_due_by_rounds(t, config):
         with session.stopwatch.timed("save"):
             save(training)
-    return replace(training, phase=failures.next_phase(session, training), is_due=False)
+        if phase is Phase.COMPUTE and balance.is_possible(config, herd.spans):
+            phase = Phase.BALANCE
+    return replace(training, phase=phase, is_due=False)
 
 
 def save(training: Training) -> None:
@@ -234,6 +142,32 @@ def save(training: Training) -> None:
     # it incomplete for a moment.
     if t != training.start.round:
         training.saver.save(t, state)
+
+
+def move(session: Session, training: Training) -> Training:
+    """Move members to faster ranks, from the checkpoint of this round, if that saves time."""
+    herd, reached, start = training.herd, training.reached, training.start
+    assert herd is not None and reached is not None and start is not None
+    assert training.recorder is not None and training.saver is not None
+    communicator = session.communicator
+    own = balance.settled_speed(training.timings, len(herd.engine.members))
+    plan = balance.plan(herd.spans, communicator.all_gather(own))
+    if plan is None:
+        return replace(training, phase=Phase.COMPUTE)
+    with session.stopwatch.timed("save"):
+        training.saver.wait()
+        communicator.max_over_ranks(0)  # all ranks have written their parts
+    training.recorder.note(balance.describe(plan))
+    # Without a position, all ranks start again if one of them is lost before they continue.
+    return replace(
+        training,
+        phase=Phase.ASSEMBLE,
+        whole=training.config,
+        start=start._replace(round=reached.round),
+        reached=None,
+        ahead=None,
+        speeds=dict(zip(communicator.original_ranks, plan.speeds, strict=True)),
+    )
 
 
 def finish(session: Session, training: Training) -> Training:
@@ -265,29 +199,18 @@ def stop(session: Session, training: Training) -> Training:
     raise Interrupted(failures.last_words(training, done))
 
 
-def shrink(session: Session, training: Training) -> Training:
-    """Continue with the remaining members, which keep their rows and data."""
-    assert training.reached is not None
-    assert training.recorder is not None and training.saver is not None
-    release(training)
-    herd = assemble(training.config, session.communicator, session.progress.note)
-    training.recorder.follow(training.config, herd)
-    training.saver.follow(training.config, herd, training.attempt)
-    training.recorder.begin(training.reached.round)
-    return replace(training, phase=Phase.KEEP, herd=herd, has_failures=False)
-
-
 PHASES = {
     Phase.MEET: failures.meet,
     Phase.NOTE: failures.note,
-    Phase.SHRINK: shrink,
+    Phase.SHRINK: starting.shrink,
     Phase.STOP: stop,
-    Phase.ASSEMBLE: assemble_herd,
-    Phase.OPEN: open_record,
-    Phase.RESTORE: restore,
-    Phase.WATCH: watch,
-    Phase.BEGIN: begin,
+    Phase.ASSEMBLE: starting.assemble_herd,
+    Phase.OPEN: starting.open_record,
+    Phase.RESTORE: starting.restore,
+    Phase.WATCH: starting.watch,
+    Phase.BEGIN: starting.begin,
     Phase.KEEP: keep,
+    Phase.BALANCE: move,
     Phase.COMPUTE: compute,
     Phase.RECORD: record_round,
     Phase.FINISH: finish,

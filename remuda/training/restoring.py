@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from remuda.engines import Communicator
-from remuda.engines.mpi.spans import spans
 from remuda.record import checkpoints, manifests
 from remuda.record.checkpoints import Checkpoint, Leaves
 from remuda.tensors import trees
@@ -57,7 +56,7 @@ def _relay(herd: Herd, checkpoint: Checkpoint, state: Any, rank: int) -> Any:
         received = sharing.receive(communicator, 0, rows)
         return trees.to(trees.fill(state, {**received, **server}), herd.engine.device)
     if communicator.is_root:
-        span = spans(herd.engine.size, communicator.num_ranks)[rank]
+        span = herd.spans[rank]
         source = herd.source_rows(manifests.members(checkpoint))[span.start : span.stop]
         like = Leaves(sharing.with_length(rows, len(span)), server)
         found = checkpoints.read(checkpoint, like, source, herd.engine.device)

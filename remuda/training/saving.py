@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from remuda.config import RunConfig
-from remuda.engines.mpi.spans import spans
 from remuda.record import checkpoints, manifests
 from remuda.record.checkpoints import Checkpoint, Leaves, Shard
 from remuda.record.snapshots import Snapshot, Snapshots
@@ -90,8 +89,7 @@ class Saver:
         leaves = Leaves.of(herd.strategy, state)
         if not communicator.is_root:
             leaves = Leaves(leaves.rows, {})  # only rank 0 has the server's present state
-        parts = spans(herd.engine.size, communicator.num_ranks)
-        shard = Shard(t, communicator.rank, herd.member_ids, parts, self.attempt)
+        shard = Shard(t, communicator.rank, herd.member_ids, herd.spans, self.attempt)
         # An interruption may come after the shard was submitted; its content is the same.
         if communicator.original_rank not in self.remote and shard != self._submitted:
             self._submit(shard, leaves)

@@ -1,6 +1,6 @@
 """The state of a training run as one value: its progress, and the phase that comes next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -14,6 +14,7 @@ from remuda.config import RunConfig
 from remuda.engines import Communicator
 from remuda.record import Record
 from remuda.system.stopwatch import Stopwatch
+from remuda.training.balance import Timings
 from remuda.training.herd import Herd
 from remuda.training.progress import Progress
 from remuda.training.recorder import NoRecorder
@@ -35,6 +36,7 @@ class Phase(Enum):
     WATCH = auto()  # start the heartbeat
     BEGIN = auto()  # announce the start
     KEEP = auto()  # draw samples, compute scores and save a checkpoint, if due
+    BALANCE = auto()  # move members to faster ranks, if that saves time
     COMPUTE = auto()  # run one round
     RECORD = auto()  # record the round; every rank agrees that it is done
     FINISH = auto()  # wait for the other ranks
@@ -53,13 +55,13 @@ class Result(NamedTuple):
 
     metrics: dict[str, Tensor]  # of this process's members
     began: float  # the start of the round on time.perf_counter's clock
+    waited: float  # seconds that this process had waited for others before the round
 
 
 class Start(NamedTuple):
     """The members, ranks and round with which the run last started."""
 
-    num_members: int
-    ranks: Sequence[int]  # their original numbers
+    hosted: Mapping[int, range]  # by original rank: the positions of its members
     num_classes: int
     round: int  # 0, or the round of the checkpoint
 
@@ -72,6 +74,7 @@ class Session:
     progress: Progress
     is_new: bool  # a new run, not a resumed one
     action: Action
+    hosts: str = ""  # engine.hosts at the start of the job, when all its ranks existed
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     resources: ExitStack = field(default_factory=ExitStack)  # the recorder and the saver
     heartbeats: ExitStack = field(default_factory=ExitStack)
@@ -103,3 +106,5 @@ class Training:
     ahead: Position | None = None  # the last round that is computed
     result: Result | None = None  # of the round ahead
     is_due: bool = False  # all ranks agree that it is time for a checkpoint of the reached round
+    speeds: Mapping[int, float] = field(default_factory=dict)  # by original rank; empty: equal
+    timings: Timings = None

@@ -49,6 +49,16 @@ def test_a_silent_rank_is_reported_once_as_delayed_and_then_lost():
     assert both.lost_after(10) == [both.one] and both.one.contact == LOST, "once"
 
 
+def test_the_speed_of_a_rank_is_known_if_its_heartbeat_tells_it():
+    both = Two()
+    assert both.one.describe()["speed"] is None
+    both.roster.receive({**heartbeat(ONE), "speed": 2.5})
+    assert both.one.describe()["speed"] == 2.5
+    assert both.roster.receive({**heartbeat(ONE), "speed": "fast"}) is None, "invalid"
+    both.roster.receive(heartbeat(ONE))
+    assert both.one.describe()["speed"] is None, "the members have moved"
+
+
 def test_a_rank_that_sends_heartbeats_again_is_no_longer_delayed():
     both = Two()
     both.lost_after(16)

@@ -19,7 +19,8 @@ VALUES = {
     "data": {"name": "digits"},
     "networks": {"name": "mlp", "latent": 8, "hidden": 16},
     "strategy": {"batch_size": 4, "steps_per_round": 3},
-    "engine": {"device": "cpu", "threads": 1},
+    # Averages are rounded differently if members move, and some tests compare bits.
+    "engine": {"device": "cpu", "threads": 1, "balance": False},
     "run": {"rounds": 30, "checkpoint_every": 3, "sample_every": 7},
 }
 SETTINGS = {

@@ -134,7 +134,7 @@ def test_a_line_for_every_rank(folder):
         1, host="far", pid=7, members=[5, 1, 2, 3], silent=16.2, contact="delayed", remark=remark
     )
     gone = rank(1, host="far", pid=8, members=[], state="inactive", contact="gone")
-    tell(folder, rank(members=[0]), late, gone)
+    tell(folder, rank(members=[0], speed=12.345), late, gone)
     failure = {"round": 3, "time": "", "ranks": [1], "hosts": ["far"], "members": [4]}
     write_lines(folder / "failures.jsonl", {**failure, "action": "move"})
     lines = shown(folder)
@@ -144,13 +144,14 @@ def test_a_line_for_every_rank(folder):
         "process",
         "device",
         "members",
+        "speed",
         "state",
         "round",
         "last",
         "seen",
     ]
-    own = ["0", platform.node(), str(os.getpid()), "cpu", "0", "processing", "4", "0", "s", "ago"]
-    assert lines[3].split() == own
+    own = ["0", platform.node(), str(os.getpid()), "cpu", "0", "12.3/s"]
+    assert lines[3].split() == [*own, "processing", "4", "0", "s", "ago"]
     assert lines[4].split() == [
         "1",
         "far",

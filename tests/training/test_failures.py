@@ -7,6 +7,7 @@ import remuda
 from remuda import config
 from remuda.config import LoopConfig
 from remuda.engines.communicator import LostRank
+from remuda.engines.mpi.spans import spans
 from remuda.errors import UserError
 from remuda.record import Record, checkpoints
 from remuda.training import failures
@@ -48,9 +49,13 @@ def test_members_with_data_of_their_own_rank_cannot_move():
 def test_ids_of_the_members_on_lost_ranks():
     """Three ranks host 3, 2 and 2 of seven members; an eighth, member 1, was lost earlier."""
     before = config.from_dict({"run": {"members": 7, "lost": [1]}, "strategy": {"name": "fl-gan"}})
-    assert failures.hosted_ids(before, 7, [0, 1, 2], [1]) == [4, 5]
+    hosted = spans(7, 3)
+    assert failures.hosted_ids(before, dict(enumerate(hosted)), [1]) == [4, 5]
     # After a failure, ranks keep the numbers that they had at the start.
-    assert failures.hosted_ids(before, 7, [0, 2, 5], [2, 5]) == [4, 5, 6, 7]
+    later = dict(zip([0, 2, 5], hosted, strict=True))
+    assert failures.hosted_ids(before, later, [2, 5]) == [4, 5, 6, 7]
+    unequal = {0: range(4), 1: range(4, 5), 2: range(5, 7)}
+    assert failures.hosted_ids(before, unequal, [1, 2]) == [5, 6, 7]
     after = failures.without(before, 7, [4, 5])
     assert after.run.members == 5 and after.run.lost == (1, 4, 5)
     assert after.run.member_ids(5) == [0, 2, 3, 6, 7]

@@ -148,13 +148,16 @@ class MPICommunicator(RecoveringCommunicator):
     def _wait(self, is_over: Callable[[], bool]) -> None:
         """Wait, but yield the core, because the host may run more ranks than it has cores."""
         start = time.perf_counter()
-        while not is_over():
-            waited = time.perf_counter() - start
-            if waited < SPIN:
-                os.sched_yield()
-            else:
-                self._obey()
-                time.sleep(min(max(waited / 10, SHORTEST), LONGEST))
+        try:
+            while not is_over():
+                waited = time.perf_counter() - start
+                if waited < SPIN:
+                    os.sched_yield()
+                else:
+                    self._obey()
+                    time.sleep(min(max(waited / 10, SHORTEST), LONGEST))
+        finally:
+            self.waited += time.perf_counter() - start
 
     def _obey(self) -> None:
         """Raise the exception that a signal or another rank asks for."""

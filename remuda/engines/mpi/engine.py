@@ -7,7 +7,7 @@ server is rank 0.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -42,12 +42,13 @@ class MPIEngine(Engine):
         size: int,
         device: torch.device | str = "cpu",
         *,
+        hosted: Sequence[range] | None = None,  # the members of each rank; None: equal spans
         grid: tuple[int, int] | None = None,  # the members' places on a torus
         cuda_aware: bool = False,  # whether MPI can read messages from a GPU's memory
         **stacked: Any,  # settings of the stacked engine for the members hosted here
     ):
         self.communicator, self.size = communicator, size
-        self.spans = spans(size, communicator.num_ranks)
+        self.spans = list(hosted or spans(size, communicator.num_ranks))
         self.span = self.spans[communicator.rank]
         self.members = self.span
         self.inner = Stacked(len(self.span), device, **stacked)
@@ -80,6 +81,10 @@ class MPIEngine(Engine):
 
     def expect(self, rounds: int) -> None:
         self.inner.expect(rounds)
+
+    @property
+    def is_preparing(self) -> bool:
+        return self.inner.is_preparing
 
     def take(self, rows: Tree, source: Tensor) -> Tree:
         rank = self.communicator.rank

@@ -53,7 +53,7 @@ class RecoveringCommunicator(Communicator):
         self.base = self.comm = self.control = self.spare = RecoveringCommunicator.remaining
         self.rank, self.num_ranks = self.base.rank, self.base.size
         self.local_rank, self.num_sharing = 0, 1
-        self.is_stopping = False
+        self.is_stopping, self.waited = False, 0.0
         self.original_ranks, self.lost = range(self.num_ranks), []
         self._first, self._hosts = self.base.group, {}
         self._given_up: list[Any] = []  # requests and communicators that MPI may still use

@@ -1,6 +1,8 @@
 """Decide which rank hosts which members, and which rows it needs from other ranks."""
 
-from itertools import pairwise
+import heapq
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import torch
@@ -10,16 +12,28 @@ from remuda.errors import UserError
 from remuda.system.text import count
 
 
-def spans(size: int, num_ranks: int) -> list[range]:
-    """Split the members into one contiguous span per rank; lengths differ by at most one."""
+def spans(size: int, num_ranks: int, speeds: Sequence[float] = ()) -> list[range]:
+    """Split the members into one contiguous span per rank.
+
+    Every rank hosts at least one member, and the slowest rank needs the least time that is
+    possible: the largest length / speed is as small as it can be. With equal speeds, the default,
+    lengths differ by at most one. If the speeds are the lengths of a placement, it stays the same.
+    """
     if num_ranks > size:
         raise UserError(
             f"{num_ranks} ranks are more than the {count(size, 'member')} they would host: "
             f"start at most {count(size, 'rank')}"
         )
-    each, rest = divmod(size, num_ranks)
-    starts = [rank * each + min(rank, rest) for rank in range(num_ranks + 1)]
-    return [range(a, b) for a, b in pairwise(starts)]
+    speeds = speeds or [1.0] * num_ranks
+    lengths = [1] * num_ranks
+    # The time that each rank would need with one more member; the first of equal ranks comes first.
+    times = [(2 / speed, rank) for rank, speed in enumerate(speeds)]
+    heapq.heapify(times)
+    for _ in range(size - num_ranks):
+        rank = times[0][1]
+        lengths[rank] += 1
+        heapq.heapreplace(times, ((lengths[rank] + 1) / speeds[rank], rank))
+    return [range(a, b) for a, b in pairwise([0, *accumulate(lengths)])]
 
 
 class Delivery(NamedTuple):

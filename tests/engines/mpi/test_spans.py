@@ -1,6 +1,7 @@
 """Which rank hosts which members, and which rows travel between ranks."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -25,6 +26,36 @@ def test_spans_are_balanced(size, num_ranks):
     hosted = spans(size, num_ranks)
     assert [member for span in hosted for member in span] == list(range(size))
     assert max(map(len, hosted)) - min(map(len, hosted)) <= 1
+
+
+def lengths(size, speeds):
+    return [len(span) for span in spans(size, len(speeds), speeds)]
+
+
+def test_faster_ranks_host_more_members():
+    assert spans(8, 2, [3.0, 1.0]) == [range(0, 6), range(6, 8)]
+    assert lengths(12, [1.0, 3.0]) == [3, 9]
+    assert lengths(10, [3.0, 1.0]) == [8, 2], "8/3 and 2/1 seconds; 7 and 3 would take 3"
+    assert lengths(6, [100.0, 1.0, 1.0]) == [4, 1, 1], "every rank hosts a member"
+    assert lengths(7, [2.0, 1.0, 4.0]) == [2, 1, 4]
+    assert lengths(7, [5.0, 5.0, 5.0]) == [3, 2, 2], "equal speeds, equal spans"
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=3), st.integers(0, 9))
+def test_no_other_placement_has_a_faster_slowest_rank(speeds, more):
+    size, num_ranks = len(speeds) + more, len(speeds)
+
+    def slowest(counts):
+        return max(number / speed for number, speed in zip(counts, speeds, strict=True))
+
+    choices = product(range(1, size + 1), repeat=num_ranks)
+    best = min(slowest(counts) for counts in choices if sum(counts) == size)
+    assert slowest(lengths(size, speeds)) == best
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=20))
+def test_a_placement_is_the_best_one_for_speeds_like_its_lengths(numbers):
+    assert lengths(sum(numbers), numbers) == numbers
 
 
 def test_a_delivery_between_two_ranks():

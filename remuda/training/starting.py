@@ -1,0 +1,139 @@
+"""Assemble a run on the ranks and start it, also again after a failure or a move of members.
+
+These are phases of the training loop, see ``loop``.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from remuda.cluster.coordinator import make_heartbeat
+from remuda.record import Record
+from remuda.record.snapshots import new_attempt
+from remuda.training import failures
+from remuda.training.assemble import assemble
+from remuda.training.recorder import new_recorder
+from remuda.training.saving import Saver
+from remuda.training.state import Phase, Position, Session, Start, Training
+
+
+def release(training: Training) -> None:
+    """Tell the engine that it will run no more rounds."""
+    if training.herd is not None:
+        training.herd.engine.expect(0)
+
+
+def assemble_herd(session: Session, training: Training) -> Training:
+    """Assemble the run on all remaining ranks."""
+    communicator, config = session.communicator, training.whole
+    is_divided = bool(config.data.ranks) and not session.is_new
+    if not is_divided:
+        config = failures.with_data_ranks(config, communicator.original_ranks)
+    release(training)
+    # After a failure, some ranks may know other speeds than rank 0.
+    speeds = [training.speeds.get(rank, 1.0) for rank in communicator.original_ranks]
+    facts = [str(training.folder), new_attempt(), speeds]
+    folder, attempt, speeds = communicator.all_gather(facts)[0]
+    herd = assemble(config, communicator, session.progress.note, speeds)
+    return replace(
+        training,
+        phase=Phase.OPEN,
+        whole=config,
+        config=config,
+        is_divided=is_divided,
+        herd=herd,
+        folder=Path(folder),
+        attempt=attempt,
+    )
+
+
+def open_record(session: Session, training: Training) -> Training:
+    """Create the record, or open it and check that the data have not changed."""
+    config, herd, record = training.config, training.herd, training.record
+    assert herd is not None
+    recorder, saver = training.recorder, training.saver
+    if record is None or recorder is None or saver is None:
+        is_root = session.communicator.is_root
+        if session.is_new and is_root:
+            record = Record.create(training.folder, config, herd.facts)
+        else:
+            record = Record(training.folder)
+        if is_root and not session.is_new:
+            is_part = bool(config.run.lost) or not training.is_divided
+            record.expect(herd.facts, is_part=config.data.is_per_rank and is_part)
+        recorder = new_recorder(record, config, herd, session.progress, session.stopwatch)
+        session.resources.enter_context(recorder)
+        saver = Saver(training.folder / "checkpoints", config, herd, recorder.note, recorder.finish)
+        session.resources.enter_context(saver)
+    recorder.follow(config, herd)
+    saver.follow(config, herd, training.attempt)
+    return replace(training, phase=Phase.RESTORE, record=record, recorder=recorder, saver=saver)
+
+
+def restore(session: Session, training: Training) -> Training:
+    """Start from the newest checkpoint, or from the beginning."""
+    herd, recorder, saver = training.herd, training.recorder, training.saver
+    assert herd is not None and recorder is not None and saver is not None
+    checkpoint, problems = saver.newest()
+    recorder.check(checkpoint, problems)
+    if checkpoint is None:
+        position = Position(0, herd.start())
+    else:
+        position = Position(checkpoint.round, saver.restore(checkpoint))
+    return replace(training, phase=Phase.WATCH, ahead=position)
+
+
+def watch(session: Session, training: Training) -> Training:
+    """Start the heartbeat.
+
+    If an earlier phase rejects the run, its record is unchanged.
+    """
+    herd, heartbeat = training.herd, training.heartbeat
+    assert herd is not None and training.recorder is not None
+    if heartbeat is None:
+        heartbeat = make_heartbeat(
+            training.folder,
+            training.config,
+            session.communicator,
+            herd.engine.device,
+            herd.hosted_ids,
+            training.recorder.note,
+        )
+        session.heartbeats.enter_context(heartbeat)
+    return replace(training, phase=Phase.BEGIN, heartbeat=heartbeat)
+
+
+def begin(session: Session, training: Training) -> Training:
+    """Announce the start, and record ranks that were lost before the record existed."""
+    herd, position = training.herd, training.ahead
+    assert herd is not None and position is not None
+    assert training.recorder is not None and training.saver is not None
+    training.recorder.begin(position.round)
+    training.saver.begin(position.state)
+    num_noted = failures.note_lost_ranks(session, training)
+    hosted = dict(zip(session.communicator.original_ranks, herd.spans, strict=True))
+    start = Start(hosted, len(herd.facts.classes), position.round)
+    # The phase KEEP comes first, because an earlier process may have ended before it drew the
+    # samples and computed the scores that were due.
+    return replace(
+        training,
+        phase=Phase.KEEP,
+        start=start,
+        reached=position,
+        num_noted=num_noted,
+        timings=None,
+    )
+
+
+def shrink(session: Session, training: Training) -> Training:
+    """Continue with the remaining members, which keep their rows and data."""
+    assert training.reached is not None and training.start is not None
+    assert training.recorder is not None and training.saver is not None
+    communicator = session.communicator
+    release(training)
+    # In proportion to the old lengths, the spans of the remaining ranks keep these lengths.
+    lengths = [len(training.start.hosted[rank]) for rank in communicator.original_ranks]
+    herd = assemble(training.config, communicator, session.progress.note, lengths)
+    training.recorder.follow(training.config, herd)
+    training.saver.follow(training.config, herd, training.attempt)
+    training.recorder.begin(training.reached.round)
+    return replace(training, phase=Phase.KEEP, herd=herd, has_failures=False, timings=None)
