@@ -13,7 +13,7 @@ from remuda.engines.mpi.spans import spans
 from remuda.system.text import count, listed
 
 RECENT = 25  # rounds whose median counts
-FEWEST = 5  # rounds that must be measured before members move
+FEWEST = 5  # rounds that must be measured before members move for the first time
 WORTH = 0.1  # share of the slowest rank's time that a move must save
 LISTED = 8  # ranks that a message names one by one
 
@@ -38,9 +38,16 @@ def speed(timings: Timings, num_members: int) -> float | None:
     return num_members / max(statistics.median(timings), 1e-9)
 
 
-def settled_speed(timings: Timings, num_members: int) -> float | None:
-    """Return the speed if enough rounds were measured."""
-    return speed(timings, num_members) if timings and len(timings) >= FEWEST else None
+def settled_speed(
+    timings: Timings, num_members: int, num_rounds: int, num_moves: int
+) -> float | None:
+    """Return the speed if enough rounds were measured; None otherwise.
+
+    ``num_rounds`` is the number of rounds since the last start or move. Each move doubles the
+    number that the next one needs, so that a noisy machine does not move members again and again.
+    """
+    is_early = num_rounds < FEWEST * 2**num_moves or len(timings or ()) < FEWEST
+    return None if is_early else speed(timings, num_members)
 
 
 class Plan(NamedTuple):

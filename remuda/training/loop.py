@@ -150,7 +150,12 @@ def move(session: Session, training: Training) -> Training:
     assert herd is not None and reached is not None and start is not None
     assert training.recorder is not None and training.saver is not None
     communicator = session.communicator
-    own = balance.settled_speed(training.timings, len(herd.engine.members))
+    own = balance.settled_speed(
+        training.timings,
+        len(herd.engine.members),
+        reached.round - start.round,
+        training.num_moves,
+    )
     plan = balance.plan(herd.spans, communicator.all_gather(own))
     if plan is None:
         return replace(training, phase=Phase.COMPUTE)
@@ -166,6 +171,7 @@ def move(session: Session, training: Training) -> Training:
         start=start._replace(round=reached.round),
         reached=None,
         ahead=None,
+        num_moves=training.num_moves + 1,
         speeds=dict(zip(communicator.original_ranks, plan.speeds, strict=True)),
     )
 

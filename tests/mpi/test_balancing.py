@@ -12,7 +12,7 @@ from tests.mpi.balancing import EQUAL, VALUES
 from tests.mpi.starting import on_ranks
 from tests.training.test_run import assert_same_run
 
-ROUNDS = 16
+ROUNDS = 17
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_slow_rank_gets_fewer_members_and_results_stay_the_same(tmp_path, undi
     ranks = read_status(tmp_path / "run").ranks
     assert_moved([len(rank["members"]) for rank in ranks])
     assert [member for rank in ranks for member in rank["members"]] == list(range(8))
-    assert 0 < ranks[2]["speed"] < min(1 / 0.06, 0.5 * ranks[0]["speed"])
+    assert 0 < ranks[2]["speed"] < min(1 / 0.12, 0.5 * ranks[0]["speed"])
 
 
 def test_a_rank_that_dies_after_a_move_takes_its_present_members_along(tmp_path):
@@ -69,7 +69,7 @@ def test_a_rank_that_dies_after_a_move_takes_its_present_members_along(tmp_path)
 def test_members_of_a_rank_that_dies_after_a_move_can_move_again(tmp_path, undisturbed):
     train(tmp_path / "run", "class-parallel", "round")
     (failure,) = Record.open(tmp_path / "run").failures()
-    assert failure["action"] == "move" and failure["round"] == 7
+    assert failure["action"] == "move" and failure["round"] in (7, 14)
     found = lengths(tmp_path / "run")
     assert sum(found) == 8 and found[0] > found[1], "the speeds of the other ranks are known"
     assert_same_run(undisturbed, tmp_path / "run")
@@ -80,7 +80,8 @@ def test_a_rank_dies_while_members_move(tmp_path):
     printed = train(tmp_path / "run", "fl-gan", "assembly")
     assert "no member was lost" in printed
     (failure,) = Record.open(tmp_path / "run").failures()
-    assert (failure["round"], failure["ranks"], failure["members"]) == (7, [1], [])
+    assert (failure["ranks"], failure["members"]) == ([1], [])
+    assert failure["round"] in (7, 14), "the last checkpoint"
     assert sum(lengths(tmp_path / "run")) == 8
     assert [line["round"] for line in Record.open(tmp_path / "run").rounds()] == [
         t + 1 for t in range(ROUNDS)

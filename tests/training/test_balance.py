@@ -40,9 +40,15 @@ def test_only_recent_rounds_count():
     assert balance.speed(timings(1.0, *[8.0] * 100, *[2.0] * balance.RECENT), 6) == 3.0
 
 
-def test_a_speed_is_settled_after_five_rounds():
-    assert balance.settled_speed(timings(*[2.0] * 5), 6) is None
-    assert balance.settled_speed(timings(*[2.0] * 6), 6) == 3.0
+def test_a_speed_is_settled_after_five_rounds_and_later_after_each_move():
+    def settled(num_rounds, num_moves=0):
+        return balance.settled_speed(timings(*[2.0] * num_rounds), 6, num_rounds, num_moves)
+
+    assert settled(0) is None and settled(5) is None, "the first round is not measured"
+    assert settled(6) == 3.0
+    assert settled(9, 1) is None and settled(10, 1) == 3.0
+    assert settled(39, 3) is None and settled(40, 3) == 3.0
+    assert balance.settled_speed(timings(*[2.0] * 9, None), 6, 10, 0) is None, "just compiled"
 
 
 def test_members_move_only_if_that_saves_more_than_a_tenth():
