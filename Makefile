@@ -19,8 +19,8 @@ demo: $(READY) ## train on built-in digits for a minute and print where the resu
 	$(BIN)/remuda train class-parallel-digits
 
 test: $(READY) check ## check lint, format and types, then run the whole test suite
-	$(BIN)/python -m pytest --ignore tests/mpi --ignore tests/hosts --numprocesses auto --maxprocesses 4 --dist loadfile
-	$(BIN)/python -m pytest tests/mpi tests/hosts
+	$(BIN)/python -m pytest --ignore tests/mpi --ignore tests/hosts --ignore tests/slurm --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest tests/mpi tests/hosts tests/slurm
 
 check: $(READY) ## check lint, format and types
 	$(BIN)/ruff check .
