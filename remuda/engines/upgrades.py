@@ -2,24 +2,31 @@
 
 import atexit
 import ctypes
+import hashlib
 import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
 
 import torch
 
-from remuda.engines.programs import Program
+from remuda.engines.programs import Program, signature
+from remuda.system.disk import cache_folder
 from remuda.system.text import Notify, duration
+from remuda.system.version import __version__
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
-WORTH = 60.0  # seconds: compile only if the rest of the run would take longer without it
+# Seconds: compile only if the rest of the run would take longer without it. A step that was
+# compiled before comes from PyTorch's cache and needs only a few seconds.
+WORTH, WORTH_AGAIN = 60.0, 15.0
 SWITCH_INTERVAL = 0.0005  # seconds: how soon the training thread gets Python back from the compiler
 # Seconds after which training waits for the compiler. Uncompiled rounds slow the compiler down, and
-# are themselves so slow that waiting costs little.
-PATIENCE = 30.0
+# are themselves so slow that waiting costs little. For a step that was compiled before, training
+# waits at once.
+PATIENCE, PATIENCE_AGAIN = 30.0, 0.0
 CANCEL = 60.0  # seconds to wait for a cancelled compilation when the process ends
 
 
@@ -42,12 +49,14 @@ class Upgrade:
         self.program: Program | None = None
         self.compilation: Compilation | None = None
         self.is_settled = False  # no other program will come
+        self.marker: Path | None = None  # a file that exists if the step was compiled before
         self.started: float | None = None  # the start of the last call
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
         """Run all steps of a round with the program that is ready."""
         if self.program is None:
             self.program = self.build(carry, inputs, is_compiled=False)
+            self.marker = _marker(carry, inputs)
         elif not self.is_settled:
             self._advance(carry, inputs)
         self.started = time.perf_counter()
@@ -58,6 +67,11 @@ class Upgrade:
         """Whether a compiled program is about to take over."""
         return self.compilation is not None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the step was compiled before, so that most results are in PyTorch's cache."""
+        return self.marker is not None and self.marker.exists()
+
     def cancel(self) -> None:
         """Stop compiling, if a compilation is running."""
         if self.compilation is not None:
@@ -66,12 +80,12 @@ class Upgrade:
 
     def _advance(self, carry: Tree, inputs: Tree) -> None:
         assert self.program is not None
+        if self.compilation is None and self._pays():
+            self._start(carry, inputs)
         if self.compilation is None:
-            if self._pays():
-                self._start(carry, inputs)
             return
         if self.compilation.is_running:
-            if self.compilation.age < PATIENCE:
+            if self.compilation.age < (PATIENCE_AGAIN if self.is_known else PATIENCE):
                 return
             self.notify("waiting for the compiler")
             self.compilation.wait()
@@ -84,6 +98,7 @@ class Upgrade:
             )
             return
         self.program = compilation.program
+        self._mark()
         self.notify(
             f"compiled the training step in {duration(compilation.seconds)}; it takes over now"
         )
@@ -91,7 +106,14 @@ class Upgrade:
     def _pays(self) -> bool:
         """Extrapolate the last round, which ended now, to the rounds that are left."""
         assert self.started is not None
-        return (time.perf_counter() - self.started) * self.rounds_left() > WORTH
+        rest = (time.perf_counter() - self.started) * self.rounds_left()
+        return rest > (WORTH_AGAIN if self.is_known else WORTH)
+
+    def _mark(self) -> None:
+        assert self.marker is not None
+        with suppress(OSError):  # the user's cache may be read-only
+            self.marker.parent.mkdir(parents=True, exist_ok=True)
+            self.marker.touch()
 
     def _start(self, carry: Tree, inputs: Tree) -> None:
         device = trees.leaves(carry)[0].device
@@ -105,7 +127,10 @@ class Upgrade:
             return
         assert self.program is not None
         self.program.is_yielding = True
-        self.notify("compiling the training step while training continues")
+        if self.is_known:
+            self.notify("compiling the training step again, mostly from the cache")
+        else:
+            self.notify("compiling the training step while training continues")
         self.compilation = Compilation(
             lambda: self.build(carry, inputs, is_compiled=True), self.settings
         )
@@ -161,6 +186,18 @@ class Compilation:
             self.seconds = time.perf_counter() - self.began
             sys.setswitchinterval(self._interval)
             atexit.unregister(self.cancel)
+
+
+def _marker(carry: Tree, inputs: Tree) -> Path:
+    """Return the path of the file that marks steps of this kind as compiled.
+
+    Different steps may share a file. Then training waits for the compiler too early, or compiles
+    although it hardly pays.
+    """
+    device = trees.leaves(carry)[0].device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    facts = signature(carry), signature(inputs), name, torch.__version__, __version__
+    return cache_folder("compiled") / f"step-{hashlib.sha256(repr(facts).encode()).hexdigest()}"
 
 
 def _has_room(device: torch.device) -> bool:

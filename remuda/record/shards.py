@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,14 +68,15 @@ def write(
     header = _encode(description, tensors)
     unfinished = temporary(path)
     try:
-        with unfinished.open("wb") as file:
+        with unfinished.open("wb") as file, ThreadPoolExecutor(1) as hashing:
             digest = hashlib.sha256(header)
             file.write(header)
             for chunk in data:
                 for start in range(0, len(chunk), PIECE):
                     piece = chunk[start : start + PIECE]
-                    digest.update(piece)
+                    hashed = hashing.submit(digest.update, piece)
                     file.write(piece)
+                    hashed.result()
             file.flush()
             os.pwrite(file.fileno(), digest.hexdigest().encode(), header.index(ZEROS))
             os.fsync(file.fileno())

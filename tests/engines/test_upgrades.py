@@ -20,6 +20,11 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STATE = (torch.zeros(2), torch.zeros(1, 2))
 
 
+@pytest.fixture(autouse=True)
+def _empty_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("REMUDA_CACHE", str(tmp_path))
+
+
 class Builder:
     """Builds programs that return their kind; compiling waits for a signal."""
 
@@ -70,6 +75,30 @@ def test_a_compiled_program_takes_over_between_two_rounds(monkeypatch):
     assert [kind(program) for _ in range(2)] == ["compiled"] * 2
     assert "takes over" in messages[1] and len(messages) == 2
     assert builder.built == [False, True]
+
+
+def test_training_waits_at_once_for_a_step_that_was_compiled_before(monkeypatch):
+    monkeypatch.setattr(upgrades, "WORTH", 0.0)
+    monkeypatch.setattr(upgrades, "WORTH_AGAIN", 0.0)
+    builder, messages = Builder(), []
+    first, second = (upgrade(builder, 100, messages) for _ in range(2))
+    assert [kind(first), kind(first)] == ["captured", "captured"]
+    builder.may_finish.set()
+    wait_for(first)
+    assert kind(first) == "compiled"
+    assert [kind(second), kind(second)] == ["captured", "compiled"]
+    assert "while training continues" in messages[0] and "from the cache" in messages[2]
+
+
+def test_steps_of_other_shapes_were_not_compiled_before(monkeypatch):
+    monkeypatch.setattr(upgrades, "WORTH", 0.0)
+    builder = Builder()
+    builder.may_finish.set()
+    programs = [upgrade(builder, 100, []) for _ in range(2)]
+    kind(programs[0])
+    programs[0]._mark()
+    programs[1](torch.zeros(3), torch.zeros(1, 3))
+    assert [program.is_known for program in programs] == [True, False]
 
 
 def test_short_runs_are_never_compiled():
