@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from remuda.cli.completion import complete_recipe, complete_run
-from remuda.cluster.environment import rank_from_environment
+from remuda.cluster.environment import STARTED_BY_REMUDA, rank_from_environment
 from remuda.engines import ENGINES
 
 if TYPE_CHECKING:
@@ -25,10 +25,11 @@ app = typer.Typer(
 def _new_console() -> Console:
     """Return the console of this process. Of several ranks, only rank 0 prints."""
     this = rank_from_environment()
+    is_rank = this.num_ranks > 1 or STARTED_BY_REMUDA in os.environ
     return Console(
         quiet=this.rank > 0,
         # A launcher may connect ranks to a pseudo-terminal. Do not draw a progress bar on it.
-        force_terminal=False if this.num_ranks > 1 else None,
+        force_terminal=False if is_rank else None,
         # Files and pipes have no width, so use one that fits the widest table.
         width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200,
     )
@@ -70,6 +71,9 @@ Hosts = Annotated[
         metavar="A:N,B:N|FILE",
         help="Hosts and how many ranks to start on each, by ssh; requires --engine mpi.",
     ),
+]
+Restarts = Annotated[
+    int | None, typer.Option(help="Restarts after the loss of rank 0 or of all ranks.")
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
 CheckpointRound = Annotated[

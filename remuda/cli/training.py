@@ -17,6 +17,7 @@ from remuda.cli.common import (
     Hosts,
     NumRanks,
     Recipe,
+    Restarts,
     Rounds,
     RunFolder,
     Setting,
@@ -45,6 +46,7 @@ def train(
     engine: EngineName = None,
     ranks: NumRanks = None,
     hosts: Hosts = None,
+    restarts: Restarts = None,
     device: Device = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
     data: DataFolder = None,
@@ -64,6 +66,7 @@ def train(
         "engine.name": engine,
         "engine.ranks": ranks,
         "engine.hosts": _listed(hosts),
+        "engine.restarts": restarts,
         "engine.device": device,
         "run.seed": seed,
         "data.path": data,
@@ -87,15 +90,31 @@ def resume_run(
     engine: EngineName = None,
     ranks: NumRanks = None,
     hosts: Hosts = None,
+    restarts: Restarts = None,
 ) -> None:
     """Resume a run that was stopped or killed, or train a finished run longer."""
     from remuda.record import Record
     from remuda.training.run import changed, resume
 
     hosts = _listed(hosts)
-    config = changed(Record.open(run).config, rounds, device, members, engine, ranks, hosts)
+    recorded = Record.open(run).config
+    if restarts is not None:
+        recorded = replace(recorded, engine=replace(recorded.engine, restarts=restarts))
+    config = changed(recorded, rounds, device, members, engine, ranks, hosts)
     _start_ranks(config, run)
-    _print_results(resume(run, rounds, device, new_progress(), members, engine, ranks, hosts=hosts))
+    _print_results(
+        resume(
+            run,
+            rounds,
+            device,
+            new_progress(),
+            members,
+            engine,
+            ranks,
+            config=recorded,
+            hosts=hosts,
+        )
+    )
 
 
 @app.command("repeat")
@@ -207,13 +226,22 @@ def _table(header: Sequence[str], rows: list[list[str]]) -> Table:
 
 def _start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) -> None:
     """Start ranks if the engine needs them. They run the command, and this process waits."""
-    from remuda.cluster import hosts, launch
+    from remuda.cluster import hosts, launch, supervision
 
-    if number := launch.num_to_start(config.engine):
-        places = hosts.parse(config.engine.hosts)
+    engine = config.engine
+    if number := launch.num_to_start(engine):
+        places = hosts.parse(engine.hosts)
         if places:  # other hosts may not have the file with the hosts
-            more = [*more, "--hosts", config.engine.hosts]
-        sys.exit(launch.start(number, [*sys.argv[1:], *more], folder, say, places))
+            more = [*more, "--hosts", engine.hosts]
+        job = supervision.Job(
+            arguments=[*sys.argv[1:], *more],
+            num_ranks=number,
+            folder=folder,
+            hosts=places,
+            restarts=engine.restarts,
+            timeout=engine.failure_timeout,
+        )
+        sys.exit(supervision.start(job, say))
 
 
 def _listed(text_or_file: str | None) -> str | None:

@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -58,6 +58,7 @@ class Coordinator(Heartbeat):
         super().__init__(0, members, heartbeat_interval(config))
         self.path, self.rounds, self.tell = path, rounds, tell
         self.own = ranks[0]
+        self._processes = {status.rank: status.process for status in ranks}
         self.roster = Roster(ranks[1:], config.heartbeat_timeout, config.heartbeat_limit, tell)
         self.token = secrets.token_hex(16)
         self._connections: dict[Process, asyncio.StreamWriter] = {}
@@ -68,6 +69,11 @@ class Coordinator(Heartbeat):
             self._socket = socket.create_server((LOOPBACK if is_one_host else "", 0))
             host = LOOPBACK if is_one_host else self.own.process.host
             self.address = (host, self._socket.getsockname()[1])
+
+    def forget(self, ranks: Collection[int]) -> None:
+        for rank in ranks:
+            if rank in self._processes:  # it may have been lost before its first heartbeat
+                self.roster.lose(self._processes[rank])
 
     def warn(self, text: str) -> None:
         """Tell the user about a problem, but not more than once."""
@@ -180,7 +186,7 @@ def make_heartbeat(
     facts = communicator.all_gather([own, describe_machine(device)])
     ranks = [
         RankStatus(Process(*process), machine, rank)
-        for rank, (process, machine) in enumerate(facts)
+        for rank, (process, machine) in zip(communicator.original_ranks, facts, strict=True)
     ]
     if communicator.is_root:
         path = folder / "status.json"

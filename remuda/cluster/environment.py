@@ -13,6 +13,8 @@ RANK_VARIABLES = (
 
 # The launcher sets this variable for its ranks. Its command has already shown the warnings.
 STARTED_BY_REMUDA = "REMUDA_STARTED"
+# The launcher's address for its ranks, see remuda.cluster.lease.
+LEASE = "REMUDA_LEASE"
 
 
 class Placement(NamedTuple):

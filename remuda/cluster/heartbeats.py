@@ -44,6 +44,10 @@ class Heartbeat(ABC):
         self._update(PROCESSING, t, rank, members)
         self.current = {**self.current, "speed": speed}
 
+    @abstractmethod
+    def forget(self, ranks: Collection[int]) -> None:
+        """Expect no more heartbeats from ranks that were lost; these are their first numbers."""
+
     def _update(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
         self.current = {"rank": rank, "members": list(members), "state": state, "round": t}
 
@@ -99,6 +103,9 @@ class HeartbeatSender(Heartbeat):
         super().__init__(rank, members, interval)
         self.address, self.token = address, token
         self.process, self.processes = process, processes  # this one, and those of all ranks
+
+    def forget(self, ranks: Collection[int]) -> None:
+        pass  # only rank 0 expects heartbeats
 
     def warn(self, text: str) -> None:
         rank, host = self.current["rank"], self.process.host

@@ -1,25 +1,13 @@
 """Start ranks, or join the ranks that a launcher has started."""
 
-import importlib.util
 import os
-import signal
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from remuda.cluster import hosts
 from remuda.cluster.environment import STARTED_BY_REMUDA, rank_from_environment
-from remuda.cluster.launcher import Launcher
 from remuda.config import EngineConfig
 from remuda.engines import ENGINES, Communicator
-from remuda.engines.mpi.engine import missing
-from remuda.errors import Interrupted, StoppedByFailure, UserError, resume_command
-from remuda.system.signals import STOP_SIGNALS
+from remuda.errors import UserError
 from remuda.system.text import count
-
-# Signals within this many seconds of the first one count as the same request.
-SECOND_SIGNAL_AFTER = 10.0
-ATTEMPTS = 3  # how often to try to start the ranks
 
 
 def num_to_start(engine: EngineConfig) -> int:
@@ -72,78 +60,3 @@ def _check_ranks(requested: int, started: int, joined: int) -> None:
             f"`remuda train --engine mpi --ranks {requested}` or `mpirun -n {requested}`, "
             "or leave engine.ranks at 0"
         )
-
-
-def start(
-    num_ranks: int,
-    arguments: list[str],
-    folder: Path,
-    tell: Callable[[str], None],
-    places: Sequence[hosts.Host] = (),
-) -> int:
-    """Run a remuda command on several ranks and return its exit status.
-
-    A stop signal is passed on to every rank, and the run is saved. A second signal, at least ten
-    seconds later, ends the ranks immediately. If a rank dies before MPI has started, all ranks are
-    started again, because nothing else has happened yet. ``folder`` is the run folder. ``places``
-    are the hosts of the ranks; without them, all ranks start on this machine or in the batch job.
-    """
-    if importlib.util.find_spec("mpi4py") is None:
-        raise UserError(missing("No module named 'mpi4py'"))
-    hosts.check(places)
-    stopped_at, launcher = 0.0, Launcher(num_ranks, arguments, places)
-
-    def stop(*_: object) -> None:
-        nonlocal stopped_at
-        stopped_at = stopped_at or time.monotonic()
-        is_second = time.monotonic() - stopped_at > SECOND_SIGNAL_AFTER
-        launcher.process.send_signal(signal.SIGTERM if is_second else signal.SIGUSR1)
-
-    previous = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
-    try:
-        status = launcher.wait()
-        for _ in range(ATTEMPTS - 1):
-            if launcher.failed_to_start and not stopped_at:
-                tell("MPI did not start on all ranks; starting them again")
-                launcher = Launcher(num_ranks, arguments, places)
-                status = launcher.wait()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-    if launcher.output.command_succeeded:
-        return status
-    if not stopped_at:
-        _explain(launcher, status, folder)
-    elif not (status and launcher.num_lines):
-        # The signal came before the ranks could handle it, so they printed nothing.
-        raise Interrupted(f"stopped; {next_step(folder)}")
-    return status
-
-
-def _explain(launcher: Launcher, status: int, folder: Path) -> None:
-    """Raise an error that explains the failure, if the ranks have not explained it themselves."""
-    if launcher.failed_to_start:
-        raise UserError(
-            f"MPI did not start on all ranks, {ATTEMPTS} times: run `remuda doctor` to find out why"
-        )
-    if launcher.output.deaths:
-        rank, host, number = launcher.output.deaths[0]
-        cause = f"signal {number} ({signal.strsignal(int(number))})"
-        raise StoppedByFailure(
-            f"rank {rank} on {host} was ended by {cause}, and mpirun ended all others: "
-            f"{next_step(folder)}"
-        )
-    if status == 0:  # mpirun with ULFM returns 0 even if ranks failed
-        raise StoppedByFailure(f"all ranks died: {next_step(folder)}")
-    if not launcher.num_lines:
-        raise UserError(
-            f"the ranks exited with status {status} and without an error message: "
-            f"{next_step(folder)}"
-        )
-
-
-def next_step(folder: Path) -> str:
-    """Tell the user what to do after the ranks have ended unexpectedly."""
-    if (folder / "config.toml").exists():
-        return f"resume with: {resume_command(folder)}"
-    return "start the run again"

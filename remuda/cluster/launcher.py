@@ -13,26 +13,39 @@ from contextlib import suppress
 from pathlib import Path
 
 from remuda.cluster import mpirun
-from remuda.cluster.environment import STARTED_BY_REMUDA
+from remuda.cluster.environment import LEASE, STARTED_BY_REMUDA
 from remuda.cluster.hosts import Host
+from remuda.cluster.lease import Lease
 from remuda.cluster.output import Output
 
 POLL_INTERVAL = 0.05  # seconds
 START_GAP = 1.0  # maximum seconds between the starts of two ranks on a host
 END_TIMEOUT = 10.0  # seconds to wait for mpirun to exit, and for the rest of its output
+KILL_AFTER = 2.0  # seconds to wait for mpirun after a request to terminate
+END_GRACE = 3.0  # seconds for mpirun to exit after rank 0; it may wait for a lost host
+SILENCE = 120.0  # seconds without a sign of life from rank 0 until the job counts as lost
 CHUNK = 1 << 16  # bytes read at once
 
 
 class Launcher:
     """One mpirun process whose ranks run a remuda command and report on stderr."""
 
-    def __init__(self, num_ranks: int, arguments: list[str], hosts: Sequence[Host] = ()):
+    def __init__(
+        self,
+        num_ranks: int,
+        arguments: list[str],
+        hosts: Sequence[Host] = (),
+        timeout: float = 30.0,  # seconds of silence after which a rank counts as lost
+    ):
         command = [
-            *mpirun.command(num_ranks, hosts),
+            *mpirun.command(num_ranks, hosts, timeout),
+            *(("-x", LEASE) if hosts else ()),
             *(sys.executable, "-m", "mpi4py", "-m", "remuda.cluster.rank"),
             *arguments,
         ]
-        self.output = Output()
+        self.output, self.timeout, self.lease = Output(), timeout, Lease(hosts)
+        self._silent = self._over = 0.0  # seconds without a sign of life, and since the end
+        self._num_signs = 0
         self.num_lines = 0  # lines shown to the user
         self._is_rank_missing = False  # a rank died before MPI had started
         # An mpirun that does not survive the loss of a rank ends the other ranks itself.
@@ -43,7 +56,7 @@ class Launcher:
             command,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, STARTED_BY_REMUDA: "1"},
+            env={**os.environ, STARTED_BY_REMUDA: "1", LEASE: self.lease.value},
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )
@@ -59,7 +72,8 @@ class Launcher:
         """Wait for the ranks and return mpirun's exit status (128 + n after signal n).
 
         This method polls instead of blocking: if a signal is delivered to the reader's thread, it
-        does not wake up this thread.
+        does not wake up this thread. The time that passes while this process is suspended does not
+        count.
         """
         num_alive, since = 0, time.monotonic()
         while self.process.poll() is None:
@@ -69,18 +83,46 @@ class Launcher:
                     num_alive, since = alive, time.monotonic()
                 elif time.monotonic() - since > START_GAP:
                     self._is_rank_missing = True
-                    self._end()
+                    self.end()
+            if self._is_over(POLL_INTERVAL):
+                self.end()
             time.sleep(POLL_INTERVAL)
+        self.lease.close()
         # Do not wait forever: a leftover process may keep the pipe open.
         self._reader.join(END_TIMEOUT)
         status = self.process.returncode
         return status if status >= 0 else 128 - status
 
-    def _end(self) -> None:
+    def _is_over(self, seconds: float) -> bool:
+        """Return whether the job has ended, although mpirun still waits, perhaps for a lost host.
+
+        Some seconds have passed since the last call.
+        """
+        output = self.output
+        self._silent += seconds
+        if output.num_signs != self._num_signs:
+            self._num_signs, self._silent = output.num_signs, 0.0
+        if output.ended is not None:
+            self._over += seconds
+            return self._over > END_GRACE
+        # A rank that was cut off itself also believes that rank 0 was lost.
+        if output.root_lost and self._silent > self.timeout:
+            return True
+        return output.mpi_started and self._silent > max(SILENCE, 4 * self.timeout)
+
+    def end(self) -> None:
+        """End mpirun and the ranks that it can reach."""
+        self.lease.close()
+        children = _children(self.process.pid)
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(END_TIMEOUT)
+            self.process.wait(KILL_AFTER)
         self.process.kill()
+        # The ssh processes of lost hosts would keep the pipe open.
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self.process.wait()
 
     def _forward_output(self) -> None:
         for line in self.output.lines(self._chunks()):
@@ -102,14 +144,22 @@ def _count_ranks(pid: int) -> tuple[int, int]:
     The second number comes from the environment of a living rank. It is 0 if no rank is alive.
     """
     alive, expected = 0, 0
+    for child in _children(pid):
+        with suppress(OSError):
+            variables = Path(f"/proc/{child}/environ").read_bytes()
+            size = re.search(rb"\0OMPI_COMM_WORLD_LOCAL_SIZE=(\d+)", variables)
+            if size:
+                alive, expected = alive + 1, int(size[1])
+    return alive, expected
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
-            for child in path.read_text().split():
-                variables = Path(f"/proc/{child}/environ").read_bytes()
-                size = re.search(rb"\0OMPI_COMM_WORLD_LOCAL_SIZE=(\d+)", variables)
-                if size:
-                    alive, expected = alive + 1, int(size[1])
-    return alive, expected
+            found += map(int, path.read_text().split())
+    return found
 
 
 def _end_with_parent() -> None:

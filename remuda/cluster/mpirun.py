@@ -35,8 +35,13 @@ def find() -> str:
     return found
 
 
-def options(mpirun: str, num_ranks: int, hosts: Sequence[Host] = ()) -> list[str]:
-    """Return the options that Open MPI needs; other MPI libraries need none."""
+def options(
+    mpirun: str, num_ranks: int, hosts: Sequence[Host] = (), timeout: float = 30.0
+) -> list[str]:
+    """Return the options that Open MPI needs; other MPI libraries need none.
+
+    A rank that is silent for ``timeout`` seconds counts as lost.
+    """
     version = open_mpi_version(mpirun)
     if version == 0 and hosts:
         raise UserError(
@@ -53,8 +58,21 @@ def options(mpirun: str, num_ranks: int, hosts: Sequence[Host] = ()) -> list[str
     if max([num_ranks] if not hosts else [host.slots for host in hosts]) > usable_cores():
         flags += ["--mca", "mpi_yield_when_idle", "1"]
     if version >= 5 and os.environ.get("REMUDA_ULFM") != "0":
-        flags += ["--with-ft", "ulfm"]
+        flags += ["--with-ft", "ulfm", *_detector_options(timeout)]
     return flags + (_host_options(mpirun, version, hosts) if hosts else [])
+
+
+def _detector_options(timeout: float) -> list[str]:
+    """Return the options of Open MPI's failure detector: ranks send heartbeats to each other.
+
+    Open MPI sends them when a rank calls MPI, which a thread of each rank does (cluster.rank). Its
+    own thread for this purpose sometimes crashes in MPI_Init, seen with Open MPI 5.0.11.
+    """
+    settings = {"": "true", "_period": timeout / 8, "_timeout": timeout}
+    flags: list[str] = []
+    for name, value in settings.items():
+        flags += ["--mca", f"mpi_ft_detector{name}", str(value)]
+    return flags
 
 
 def open_mpi_version(mpirun: str) -> int:
@@ -88,7 +106,7 @@ def _host_options(mpirun: str, version: int, hosts: Sequence[Host]) -> list[str]
     return [*flags, "-x", f"{STARTED_BY_REMUDA}=1"]
 
 
-def command(num_ranks: int, hosts: Sequence[Host] = ()) -> list[str]:
+def command(num_ranks: int, hosts: Sequence[Host] = (), timeout: float = 30.0) -> list[str]:
     """Return the mpirun part of a command line. Append the program that the ranks run."""
     path = find()
-    return [path, *options(path, num_ranks, hosts), "-n", str(num_ranks)]
+    return [path, *options(path, num_ranks, hosts, timeout), "-n", str(num_ranks)]

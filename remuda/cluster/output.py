@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from remuda.cluster.markers import COMMAND_SUCCEEDED, MPI_STARTED
+from remuda.cluster import markers
 
-MARKER = re.compile(b"[%s%s]" % (MPI_STARTED, COMMAND_SUCCEEDED) + rb"(\n?)")
+MARKER = re.compile(b"[%s]" % b"".join(markers.ALL) + rb"(\n?)")
 RULER = re.compile(r"-{20,}\s*$")  # the line above and below a notice from mpirun
 # Open MPI prints these lines when a lost rank interrupts a message, or when a rank exits before it
 # has received everything.
@@ -25,6 +25,10 @@ REMARK = re.compile(
 START_FAILURE = re.compile(r"listener thread failed to start")
 # No need to show this notice: the rank itself has explained why it exited.
 EXIT = re.compile(r"non-zero\s+(exit\s+code|status)")
+# mpirun ends the whole job if it loses a daemon, its process on another host.
+LOST_DAEMON = re.compile(
+    r"lost\s+communication\s+with.*?Remote\s+daemon:.*?on\s+node\s+(\S+)", re.S
+)
 DEATH = re.compile(
     r"process\s+rank\s+(\d+)\s.*?on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+)", re.DOTALL
 )
@@ -45,6 +49,10 @@ class Output:
         self.mpi_started = False  # on at least one rank
         self.command_succeeded = False  # on at least one rank
         self.mpirun_failed = False  # before it started any rank
+        self.ended: int | None = None  # the exit status that rank 0 or a crashed rank announced
+        self.root_lost = False  # a rank has ended because rank 0 was lost
+        self.num_signs = 0  # signs of life of rank 0
+        self.lost_daemons: list[str] = []  # hosts with which mpirun has lost contact
         self.deaths: list[Death] = []
         # The number of blank lines to drop. They belong to remarks, or to markers whose newline
         # arrives later because several ranks write at the same time.
@@ -58,14 +66,22 @@ class Output:
         """Remove all markers from the stream, and split the rest into lines."""
         rest = b""
         for chunk in chunks:
-            self.mpi_started = self.mpi_started or MPI_STARTED in chunk
-            self.command_succeeded = self.command_succeeded or COMMAND_SUCCEEDED in chunk
+            self._note_markers(chunk)
             complete, newline, rest = (rest + chunk).rpartition(b"\n")
             *lines, start = MARKER.sub(self._drop_marker, complete + newline).split(b"\n")
             rest = start + rest
             yield from (f"{line.decode(errors='replace')}\n" for line in lines)
         if rest := MARKER.sub(b"", rest):
             yield rest.decode(errors="replace")
+
+    def _note_markers(self, chunk: bytes) -> None:
+        self.mpi_started = self.mpi_started or markers.MPI_STARTED in chunk
+        self.command_succeeded = self.command_succeeded or markers.COMMAND_SUCCEEDED in chunk
+        self.root_lost = self.root_lost or markers.ROOT_LOST in chunk
+        self.num_signs += markers.ROOT_ALIVE in chunk
+        for status, marker in markers.ENDED.items():
+            if marker in chunk and self.ended is None:
+                self.ended = status
 
     def _drop_marker(self, match: re.Match[bytes]) -> bytes:
         """Drop a marker and its newline. If the newline arrives later, drop that blank line."""
@@ -92,6 +108,9 @@ class Output:
     def _is_worth_showing(self, notice: str) -> bool:
         if death := DEATH.search(notice):
             self.deaths.append(Death(*death.groups()))
+            return False
+        if daemon := LOST_DAEMON.search(notice):
+            self.lost_daemons.append(daemon[1])
             return False
         if START_FAILURE.search(notice):
             self.mpirun_failed = True

@@ -3,8 +3,8 @@
 MPI is started before any slow import, because only MPI notices that a rank has died. If a rank dies
 even earlier, the others hang while MPI starts, until a time limit ends them.
 
-The rank tells the launcher (remuda.cluster.markers) that MPI has started, and that its command has
-succeeded.
+The rank tells the launcher (remuda.cluster.markers) that MPI has started, whether its command has
+succeeded, and how the job has ended. Rank 0 also tells it every few seconds that it is alive.
 """
 
 import contextlib
@@ -12,11 +12,17 @@ import faulthandler
 import os
 import runpy
 import sys
+import threading
+import time
 from pathlib import Path
 
-from remuda.cluster.markers import COMMAND_SUCCEEDED, MPI_STARTED
+from remuda.cluster.environment import rank_from_environment
+from remuda.cluster.markers import COMMAND_SUCCEEDED, ENDED, MPI_STARTED, ROOT_ALIVE, ROOT_LOST
 
 START_TIMEOUT = 120  # seconds that a rank waits for the others while MPI starts
+CALL_INTERVAL = 0.5  # seconds between two calls of MPI
+ALIVE_INTERVAL = 2.0  # seconds between two markers of rank 0
+CRASHED, LOST = 1, 75  # exit statuses
 
 
 def start_mpi() -> None:
@@ -43,14 +49,60 @@ def write_marker(marker: bytes) -> None:
     os.write(2, marker + b"\n")
 
 
+class SignsOfLife(threading.Thread):
+    """Shows the other ranks and the launcher that this rank is alive, whatever it computes.
+
+    Open MPI sends heartbeats to other ranks only during calls of MPI. The launcher reads markers.
+    """
+
+    def __init__(self, is_root: bool):
+        super().__init__(name="signs of life", daemon=True)
+        self.is_root, self.is_over = is_root, threading.Event()
+
+    def run(self) -> None:
+        """Call MPI twice a second. On rank 0, also write markers."""
+        comm = sys.modules["mpi4py.MPI"].COMM_SELF if "mpi4py.MPI" in sys.modules else None
+        last = 0.0
+        while not self.is_over.wait(CALL_INTERVAL):
+            if comm is not None:
+                comm.Iprobe()
+            if self.is_root and time.monotonic() - last > ALIVE_INTERVAL:
+                last = time.monotonic()
+                with contextlib.suppress(OSError):  # mpirun is gone, and will end this rank
+                    os.write(2, ROOT_ALIVE + b"\n")
+
+    def end(self) -> None:
+        """Call MPI no more, so that the process can exit."""
+        self.is_over.set()
+        self.join()
+
+
 def main() -> None:
     """Start MPI, run the command and exit with its status."""
+    is_root = rank_from_environment().rank == 0
     start_mpi()
     write_marker(MPI_STARTED)
-    status = run_command()
+    signs = SignsOfLife(is_root)
+    signs.start()
+    try:
+        status = run_command()
+    except BaseException:
+        write_marker(ENDED[CRASHED])
+        raise
+    signs.end()
     if not status:
         write_marker(COMMAND_SUCCEEDED)
+    if is_root:
+        write_marker(ENDED.get(_number(status), ENDED[CRASHED]))
+    elif status == LOST:
+        write_marker(ROOT_LOST)
     sys.exit(status)
+
+
+def _number(status: int | str | None) -> int:
+    if isinstance(status, str):
+        return CRASHED
+    return status or 0
 
 
 if __name__ == "__main__":

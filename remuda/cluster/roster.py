@@ -57,7 +57,7 @@ class Roster:
             speed = None if speed is None else float(speed)
         except (KeyError, TypeError, ValueError):
             return None
-        if sender is None or state not in STATES:
+        if sender is None or state not in STATES or sender.contact == LOST:
             return None
         if sender.contact == DELAYED:
             self.tell(f"{sender.name} sends heartbeats again, after {sender.silent:.0f} s")
@@ -65,6 +65,11 @@ class Roster:
         sender.speed = speed
         sender.silent, sender.contact, sender.is_connected, sender.remark = 0.0, ON_TIME, True, ""
         return sender
+
+    def lose(self, process: Process) -> None:
+        """Record that MPI has reported the loss of a process. It may return, but is not wanted."""
+        if process in self.ranks:
+            self.ranks[process].contact = LOST
 
     def disconnect(self, status: RankStatus) -> None:
         """Record that a process has closed its connection."""

@@ -48,6 +48,10 @@ class EngineConfig:
     on_failure: Literal["auto", "drop", "move", "stop"] = "auto"
     # mpi: move members to faster ranks after a checkpoint, if that saves more than 10 % of the time
     balance: bool = True
+    # mpi: how often to restart a run that lost rank 0 or all ranks; 0 = never
+    restarts: int = 3
+    # mpi: seconds without a sign of life after which a rank or a host counts as lost, >= 2
+    failure_timeout: float = 30.0
     # CPU threads; 0 = PyTorch's default, limited to the cores that this process may use
     threads: int = 0
     # mpi: seconds, >= 1; a rank that is silent for longer is reported as delayed
@@ -60,7 +64,7 @@ class EngineConfig:
             raise UserError(
                 f"engine.name={self.name!r} is unknown: {suggestion(self.name, ENGINES)}"
             )
-        for name in ("chunk", "threads", "ranks"):
+        for name in ("chunk", "threads", "ranks", "restarts"):
             if getattr(self, name) < 0:
                 raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
         self._check_heartbeats()
@@ -70,6 +74,10 @@ class EngineConfig:
             raise UserError(f"engine.hosts={self.hosts} requires MPI: add --engine mpi")
 
     def _check_heartbeats(self) -> None:
+        if not 2 <= self.failure_timeout < math.inf:
+            raise UserError(
+                f"engine.failure_timeout must be at least 2 seconds, not {self.failure_timeout}"
+            )
         timeout, limit = self.heartbeat_timeout, self.heartbeat_limit
         if not 1 <= timeout < math.inf:
             raise UserError(f"engine.heartbeat_timeout must be at least 1 second, not {timeout}")

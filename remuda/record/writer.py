@@ -14,6 +14,7 @@ index.html         a page that shows the run
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from typing import Any
 
 from remuda import config
 from remuda.config import RunConfig
-from remuda.errors import UserError, resume_command
+from remuda.errors import StoppedByFailure, UserError, resume_command
 from remuda.record import checkpoints, files
 from remuda.record.checkpoints import Leaves
 from remuda.record.facts import DataFacts
@@ -31,6 +32,7 @@ from remuda.record.reader import FAILURES, Reader, round_of
 from remuda.scores.base import Value
 from remuda.system import disk
 
+LOCK = ".lock"
 FOLDERS = ("samples", "checkpoints", "tensorboard")
 FILES = (
     "config.toml",
@@ -52,6 +54,7 @@ class Record(Reader):
         super().__init__(folder)
         self.is_new = is_new  # whether this process created the run
         self.folder_existed = folder_existed  # before the run was created
+        self._lock: os.stat_result | None = None  # the lock's file while this process holds it
 
     @classmethod
     def create(cls, folder: Path, run_config: RunConfig, facts: DataFacts) -> "Record":
@@ -75,14 +78,27 @@ class Record(Reader):
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the run, so that only this process writes to it; raise if it is already locked."""
-        with (self.folder / ".lock").open("w") as file:
+        with (self.folder / LOCK).open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UserError(
                     f"another process is training {self.folder}: wait until it ends, or stop it"
                 ) from None
+            self._lock = os.fstat(file.fileno())
             yield
+
+    def check_lock(self) -> None:
+        """Raise if another process has taken over the run. It does so by removing the lock."""
+        assert self._lock is not None
+        try:
+            is_same = os.path.samestat(self._lock, (self.folder / LOCK).stat())
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            raise StoppedByFailure(
+                f"another process has taken over {self.folder}, so this one ends"
+            )
 
     # Settings, data, environment
 
@@ -159,7 +175,7 @@ class Record(Reader):
             for name in FILES:
                 (self.folder / name).unlink(missing_ok=True)
                 (self.folder / f".{name}.new").unlink(missing_ok=True)
-            (self.folder / ".lock").unlink(missing_ok=True)
+            (self.folder / LOCK).unlink(missing_ok=True)
             if not self.folder_existed:
                 self.folder.rmdir()
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from remuda.cluster import hosts
+from remuda.cluster import hosts, lease
 from remuda.config import RunConfig
 from remuda.engines import Communicator, LostRank
 from remuda.engines.mpi.spans import spans
@@ -139,9 +139,14 @@ def note(session: Session, training: Training) -> Training:
     event = names(communicator.lost)
     if 0 not in communicator.original_ranks:
         raise StoppedByFailure(last_words(training, event))
+    # If rank 0 itself is cut off, the launcher restarts the run elsewhere.
+    if not communicator.all_gather(not communicator.is_root or lease.is_held())[0]:
+        raise StoppedByFailure(f"{event}, and the launcher does not answer: this rank ends")
     is_drop = training.reached is not None and action == "drop"
     config = _remainder(session, training, event) if is_drop else training.whole
     num_noted = note_lost_ranks(session, training)
+    if training.heartbeat is not None:
+        training.heartbeat.forget([lost.rank for lost in communicator.lost])
     if action == "stop":
         reached = training.reached
         place = "" if reached is None else f" after round {reached.round}"

@@ -159,6 +159,7 @@ class Recorder(NoRecorder):
 
     def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
         self.pictures.check()
+        self.record.check_lock()
         self.stopwatch.add("rounds", seconds)
         self._refuse_divergence(metrics, t)
         herd, traffic = self.herd, self.herd.traffic()

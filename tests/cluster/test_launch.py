@@ -1,5 +1,6 @@
 """Test when ranks are started, when they are joined, and what users read if neither works."""
 
+import importlib.util
 import sys
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_missing_mpi4py_is_reported(monkeypatch):
     assert status == 2 and len(words.strip().splitlines()) == 1
     assert "needs mpi4py" in words and "remuda[mpi]" in words
     monkeypatch.delitem(sys.modules, "mpi4py")
-    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     status, words = in_process(*DIGITS, "--engine", "mpi", "--ranks", 2)
     assert status == 2 and "needs mpi4py" in words
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from remuda.cluster import launch, mpirun
+from remuda.cluster import mpirun, supervision
 from remuda.errors import UserError
 from tests.cli.test_cli import in_process
 from tests.cluster.test_launch import DIGITS
@@ -24,6 +24,13 @@ def fake_mpirun(tmp_path, monkeypatch):
         return str(path)
 
     return write
+
+
+def start(folder, tell, **settings):
+    job = supervision.Job(
+        arguments=["train"], num_ranks=2, folder=folder / "run", timeout=2.0, **settings
+    )
+    return supervision.start(job, tell)
 
 
 def test_options_suit_the_launcher(fake_mpirun, monkeypatch):
@@ -49,7 +56,7 @@ def test_ulfm_can_be_switched_off(fake_mpirun, monkeypatch):
 
 
 def test_a_missing_mpirun_is_reported(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(supervision.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     status, words = in_process(*DIGITS, "--engine", "mpi", "--ranks", 2)
@@ -68,12 +75,12 @@ def test_an_mpirun_that_fails_to_start_is_started_again(fake_mpirun, monkeypatch
     )
     told: list[str] = []
     monkeypatch.setenv("SUCCEEDS_AT", "3")
-    assert launch.start(2, ["train"], tmp_path / "run", told.append) == 0
+    assert start(tmp_path, told.append) == 0
     assert told == ["MPI did not start on all ranks; starting them again"] * 2
     (tmp_path / "calls").unlink()
     monkeypatch.setenv("SUCCEEDS_AT", "9")
     with pytest.raises(UserError, match="MPI did not start on all ranks, 3 times"):
-        launch.start(2, ["train"], tmp_path / "run", told.append)
+        start(tmp_path, told.append)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +98,16 @@ def test_an_mpirun_that_fails_to_start_is_started_again(fake_mpirun, monkeypatch
 def test_ranks_that_end_without_a_message_are_explained(fake_mpirun, tmp_path, script, message):
     fake_mpirun(f'test "$1" = --version && exit\n{script}')
     with pytest.raises(UserError, match=f"^{message}: start the run again$"):
-        launch.start(2, ["train"], tmp_path / "run", print)
+        start(tmp_path, print)
 
 
 def test_output_of_ranks_is_passed_on_without_their_markers(fake_mpirun, tmp_path, capfd):
     fake_mpirun('test "$1" = --version && exit\nprintf "\\002\\none\\n\\003\\ntw\\003\\no\\n" >&2')
-    assert launch.start(2, ["train"], tmp_path / "run", print) == 0
+    assert start(tmp_path, print) == 0
     assert capfd.readouterr().err == "one\ntwo\n"
 
 
 def test_the_next_step_is_to_resume_or_to_start_again(tmp_path):
-    assert launch.next_step(tmp_path) == "start the run again"
+    assert supervision.next_step(tmp_path) == "start the run again"
     (tmp_path / "config.toml").touch()
-    assert launch.next_step(tmp_path) == f"resume with: remuda resume {tmp_path}"
+    assert supervision.next_step(tmp_path) == f"resume with: remuda resume {tmp_path}"

@@ -242,7 +242,8 @@ class MPICommunicator(RecoveringCommunicator):
         if error is not None and not is_user_error(error):
             return  # keep our exception hook, which aborts the other ranks
         sys.excepthook = self._excepthook
-        if error is None and self._is_whole:
+        # MPI_Finalize could wait for lost ranks.
+        if error is None and self._is_whole and not survives_failures():
             for comm in (self.comm, self.control, self.spare):
                 comm.Free()
             return

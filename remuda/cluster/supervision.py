@@ -1,0 +1,237 @@
+"""Start ranks, watch over them, and restart the run if it loses rank 0 or all ranks."""
+
+import importlib.util
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from remuda.cluster import hosts
+from remuda.cluster.hosts import Host
+from remuda.cluster.launcher import Launcher
+from remuda.engines.mpi.engine import missing
+from remuda.errors import Interrupted, StoppedByFailure, UserError, resume_command
+from remuda.record import Record
+from remuda.system.signals import STOP_SIGNALS
+from remuda.system.text import listed
+
+# Signals within this many seconds of the first one count as the same request.
+SECOND_SIGNAL_AFTER = 10.0
+ATTEMPTS = 3  # how often to try to start the ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A remuda command that runs on several ranks."""
+
+    arguments: list[str]
+    num_ranks: int
+    folder: Path  # the run folder
+    # Where the ranks start. Without hosts, they all start on this machine or in the batch job.
+    hosts: Sequence[Host] = ()
+    restarts: int = 0  # how often to restart the run after it lost rank 0 or all ranks
+    timeout: float = 30.0  # seconds of silence after which a rank counts as lost
+
+
+def start(job: Job, tell: Callable[[str], None]) -> int:
+    """Run a job and return its exit status.
+
+    A stop signal is passed on to every rank, and the run is saved. A second signal, at least ten
+    seconds later, ends the ranks immediately.
+    """
+    if importlib.util.find_spec("mpi4py") is None:
+        raise UserError(missing("No module named 'mpi4py'"))
+    hosts.check(job.hosts)
+    supervisor = Supervisor(job, tell)
+    previous = {number: signal.signal(number, supervisor.stop) for number in STOP_SIGNALS}
+    try:
+        return supervisor.run()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class Supervisor:
+    """Runs a job until it has ended for good."""
+
+    def __init__(self, job: Job, tell: Callable[[str], None]):
+        self.job, self.tell = job, tell
+        self.launcher: Launcher | None = None
+        self.stopped_at = 0.0  # when the user first asked to stop
+
+    def stop(self, *_: object) -> None:
+        """Pass a stop signal on to the ranks."""
+        self.stopped_at = self.stopped_at or time.monotonic()
+        is_second = time.monotonic() - self.stopped_at > SECOND_SIGNAL_AFTER
+        if self.launcher is not None:
+            self.launcher.process.send_signal(signal.SIGTERM if is_second else signal.SIGUSR1)
+
+    def run(self) -> int:
+        """Start the ranks, restart them as often as the job allows, and return the exit status."""
+        for number in range(self.job.restarts + 1):
+            launcher, status = self._attempt()
+            if launcher.output.command_succeeded:
+                ended = launcher.output.ended  # mpirun's status may be that of a lost rank
+                return status if ended is None else ended
+            if self.stopped_at:
+                return self._stopped(launcher, status)
+            if not has_lost_ranks(launcher):
+                break
+            if number < self.job.restarts:
+                self._prepare_restart(launcher, number + 1)
+        return explain(launcher, status, self.job.folder)
+
+    def _attempt(self) -> tuple[Launcher, int]:
+        """Run the ranks once.
+
+        If a rank dies before MPI has started, all ranks are started again, because nothing else has
+        happened yet.
+        """
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                self.tell("MPI did not start on all ranks; starting them again")
+            job = self.job
+            launcher = Launcher(job.num_ranks, job.arguments, job.hosts, job.timeout)
+            self.launcher = launcher
+            status = launcher.wait()
+            if not launcher.failed_to_start or self.stopped_at:
+                break
+        return launcher, status
+
+    def _stopped(self, launcher: Launcher, status: int) -> int:
+        if launcher.output.ended is not None:
+            return launcher.output.ended
+        if not (status and launcher.num_lines):
+            # The signal came before the ranks could handle it, so they printed nothing.
+            raise Interrupted(f"stopped; {next_step(self.job.folder)}")
+        return status
+
+    def _prepare_restart(self, launcher: Launcher, number: int) -> None:
+        """Choose the hosts and arguments of the next attempt, and tell the user."""
+        job, why = in_present_size(self.job), cause(launcher)
+        left = hosts.living(job.hosts)
+        if job.hosts and not left:
+            names = listed([host.name for host in job.hosts])
+            raise StoppedByFailure(
+                f"{why}, and no host answers by ssh ({names}): {next_step(job.folder)}"
+            )
+        is_recorded = take_over(job.folder, left)
+        if not is_recorded and left[:1] != job.hosts[:1]:
+            raise StoppedByFailure(
+                f"{why}, and {left[0].name} cannot see {job.folder}: use a folder that all hosts "
+                f"share, or resume on {job.hosts[0].name} when it is back"
+            )
+        self.job = replace(
+            job,
+            arguments=restart_arguments(job, left, is_recorded),
+            hosts=left,
+            num_ranks=sum(host.slots for host in left) or job.num_ranks,
+        )
+        where = f" on {listed([host.name for host in left])}" if left else ""
+        start = " from its newest checkpoint" if is_recorded else ""
+        self.tell(f"{why}; restarting the run{start}{where} (restart {number} of {job.restarts})")
+
+
+def in_present_size(job: Job) -> Job:
+    """Return a job without the hosts and ranks whose members the run has dropped meanwhile."""
+    try:
+        engine = Record.open(job.folder).config.engine
+    except UserError:  # not recorded yet, or not visible from here
+        return job
+    return replace(
+        job,
+        hosts=hosts.parse(engine.hosts) or job.hosts,
+        num_ranks=engine.ranks or job.num_ranks,
+    )
+
+
+def take_over(folder: Path, left: Sequence[Host]) -> bool:
+    """Return whether the run is recorded. If so, take it over from a rank 0 that may still run.
+
+    That process ends when it finds that its lock was removed.
+    """
+    path = shlex.quote(str(folder.absolute()))
+    command = f"test -e {path}/config.toml && rm -f {path}/.lock"
+    words = hosts.on_host(left[0].name, command) if left else ["sh", "-c", command]
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=hosts.ANSWER_TIMEOUT
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def has_lost_ranks(launcher: Launcher) -> bool:
+    """Return whether a job ended because it lost rank 0, a host or all ranks."""
+    output = launcher.output
+    if launcher.failed_to_start or not (output.mpi_started or output.deaths):
+        return False
+    if output.lost_daemons:
+        return True
+    return output.ended in (None, StoppedByFailure.status)
+
+
+def restart_arguments(job: Job, left: Sequence[Host], is_recorded: bool) -> list[str]:
+    """Return the arguments that continue the job of a train or resume command.
+
+    If both an old and a new value of an option are given, the new one counts.
+    """
+    arguments = job.arguments
+    if arguments[0] == "train" and is_recorded:
+        arguments = ["resume", str(job.folder)]
+    if not left:
+        return arguments
+    number = sum(host.slots for host in left)
+    return [*arguments, "--hosts", hosts.describe(left), "--ranks", str(number)]
+
+
+def cause(launcher: Launcher) -> str:
+    """Return a clause that says why a job has ended."""
+    output = launcher.output
+    if output.lost_daemons:
+        return f"mpirun lost contact with {listed(output.lost_daemons)}"
+    if output.deaths:
+        rank, host, number = output.deaths[0]
+        name = signal.strsignal(int(number))
+        return f"rank {rank} on {host} was ended by signal {number} ({name})"
+    if output.root_lost:
+        return "rank 0 was lost"
+    if output.ended is not None:
+        return "ranks were lost"
+    return "all ranks died"
+
+
+def explain(launcher: Launcher, status: int, folder: Path) -> int:
+    """Return the exit status of a failed job. Raise if the ranks have not explained the failure."""
+    if launcher.failed_to_start:
+        raise UserError(
+            f"MPI did not start on all ranks, {ATTEMPTS} times: run `remuda doctor` to find out why"
+        )
+    output = launcher.output
+    if output.deaths and not output.lost_daemons:
+        raise StoppedByFailure(
+            f"{cause(launcher)}, and mpirun ended all others: {next_step(folder)}"
+        )
+    if output.ended is not None and not output.lost_daemons:
+        return output.ended
+    if output.root_lost:
+        return StoppedByFailure.status
+    if has_lost_ranks(launcher):
+        raise StoppedByFailure(f"{cause(launcher)}: {next_step(folder)}")
+    if not launcher.num_lines:
+        raise UserError(
+            f"the ranks exited with status {status} and without an error message: "
+            f"{next_step(folder)}"
+        )
+    return status
+
+
+def next_step(folder: Path) -> str:
+    """Tell the user what to do after the ranks have ended unexpectedly."""
+    if (folder / "config.toml").exists():
+        return f"resume with: {resume_command(folder)}"
+    return "start the run again"
