@@ -14,12 +14,13 @@ from pathlib import Path
 
 from remuda.cluster import mpirun
 from remuda.cluster.environment import LEASE, STARTED_BY_REMUDA
-from remuda.cluster.hosts import Host
+from remuda.cluster.hosts import Host, complaints
 from remuda.cluster.lease import Lease
 from remuda.cluster.output import Output
 
 POLL_INTERVAL = 0.05  # seconds
 START_GAP = 1.0  # maximum seconds between the starts of two ranks on a host
+CHECK_INTERVAL = 20.0  # seconds between two checks of the hosts while MPI starts
 END_TIMEOUT = 10.0  # seconds to wait for mpirun to exit, and for the rest of its output
 KILL_AFTER = 2.0  # seconds to wait for mpirun after a request to terminate
 END_GRACE = 3.0  # seconds for mpirun to exit after rank 0; it may wait for a lost host
@@ -46,6 +47,8 @@ class Launcher:
         self.output, self.timeout, self.lease = Output(), timeout, Lease(hosts)
         self._silent = self._over = 0.0  # seconds without a sign of life, and since the end
         self._num_signs = 0
+        self.hosts, self._until_check = hosts, CHECK_INTERVAL
+        self._num_alive, self._gap = 0, 0.0  # ranks on this host, and seconds since they changed
         self.num_lines = 0  # lines shown to the user
         self._is_rank_missing = False  # a rank died before MPI had started
         # An mpirun that does not survive the loss of a rank ends the other ranks itself.
@@ -75,16 +78,12 @@ class Launcher:
         does not wake up this thread. The time that passes while this process is suspended does not
         count.
         """
-        num_alive, since = 0, time.monotonic()
         while self.process.poll() is None:
-            if self.survives_failures and not (self.output.mpi_started or self.failed_to_start):
-                alive, expected = _count_ranks(self.process.pid)
-                if alive != num_alive or alive == expected:
-                    num_alive, since = alive, time.monotonic()
-                elif time.monotonic() - since > START_GAP:
-                    self._is_rank_missing = True
-                    self.end()
-            if self._is_over(POLL_INTERVAL):
+            is_starting = not (self.output.mpi_started or self.failed_to_start)
+            if is_starting and self.survives_failures and self._is_stuck(POLL_INTERVAL):
+                self._is_rank_missing = True
+                self.end()
+            elif self._is_over(POLL_INTERVAL):
                 self.end()
             time.sleep(POLL_INTERVAL)
         self.lease.close()
@@ -92,6 +91,23 @@ class Launcher:
         self._reader.join(END_TIMEOUT)
         status = self.process.returncode
         return status if status >= 0 else 128 - status
+
+    def _is_stuck(self, seconds: float) -> bool:
+        """Return whether MPI cannot start, because a rank died on this host or a host is lost.
+
+        Some seconds have passed since the last call.
+        """
+        self._gap += seconds
+        self._until_check -= seconds
+        alive, expected = _count_ranks(self.process.pid)
+        if alive != self._num_alive or alive == expected:
+            self._num_alive, self._gap = alive, 0.0
+        if self._gap > START_GAP:
+            return True
+        if self.hosts and self._until_check < 0:
+            self._until_check = CHECK_INTERVAL
+            return bool(complaints(self.hosts))
+        return False
 
     def _is_over(self, seconds: float) -> bool:
         """Return whether the job has ended, although mpirun still waits, perhaps for a lost host.

@@ -92,6 +92,7 @@ class Supervisor:
         """
         for attempt in range(ATTEMPTS):
             if attempt:
+                self._leave_out_lost_hosts()
                 self.tell("MPI did not start on all ranks; starting them again")
             job = self.job
             launcher = Launcher(job.num_ranks, job.arguments, job.hosts, job.timeout)
@@ -100,6 +101,20 @@ class Supervisor:
             if not launcher.failed_to_start or self.stopped_at:
                 break
         return launcher, status
+
+    def _leave_out_lost_hosts(self) -> None:
+        """Start on the hosts that answer by ssh; a host may be lost while MPI starts."""
+        job, left = self.job, hosts.living(self.job.hosts)
+        if not left or left == list(job.hosts):
+            return
+        gone = listed([host.name for host in job.hosts if host not in left])
+        self.tell(f"continuing without {gone}, which cannot be reached by ssh")
+        self.job = replace(
+            job,
+            arguments=on_hosts(job.arguments, left),
+            hosts=left,
+            num_ranks=sum(host.slots for host in left),
+        )
 
     def _stopped(self, launcher: Launcher, status: int) -> int:
         if launcher.output.ended is not None:
@@ -183,6 +198,11 @@ def restart_arguments(job: Job, left: Sequence[Host], is_recorded: bool) -> list
     arguments = job.arguments
     if arguments[0] == "train" and is_recorded:
         arguments = ["resume", str(job.folder)]
+    return on_hosts(arguments, left)
+
+
+def on_hosts(arguments: list[str], left: Sequence[Host]) -> list[str]:
+    """Return the arguments of a command that runs on these hosts."""
     if not left:
         return arguments
     number = sum(host.slots for host in left)
