@@ -45,9 +45,17 @@ def test_three_hosts_give_the_results_of_one(hosts, on_one_host, tmp_path):
     assert result.returncode == 0 and not result.stderr, result.stdout + result.stderr
     assert [rank["host"] for rank in Record.open(folder).status()["ranks"]] == ["h1", "h2", "h3"]
     assert checkpoint(folder, 2) == checkpoint(on_one_host, 2)
-    # --hosts changes them.
-    result = hosts.remuda("h1", "resume", folder, "--rounds", 3, "--hosts", "h3:2,h1")
+    # --hosts changes them. All of them may be other machines.
+    result = hosts.remuda("h1", "resume", folder, "--rounds", 3, "--hosts", "h3:2,h2")
     assert result.returncode == 0, result.stdout + result.stderr
     record = Record.open(folder)
-    assert record.config.engine.hosts == "h3:2,h1:1"
-    assert [rank["host"] for rank in record.status()["ranks"]] == ["h3", "h3", "h1"]
+    assert record.config.engine.hosts == "h3:2,h2:1"
+    assert [rank["host"] for rank in record.status()["ranks"]] == ["h3", "h3", "h2"]
+
+
+def test_a_single_rank_can_run_on_another_host(hosts, tmp_path):
+    words = ("train", *RECIPE, *RANKS, "--hosts", "h2", "--rounds", 1, "--out", tmp_path / "run")
+    result = hosts.remuda("h1", *words)
+    assert result.returncode == 0 and not result.stderr, result.stdout + result.stderr
+    assert "\nround 1/1 " in result.stdout, "plain lines, not a progress bar"
+    assert [rank["host"] for rank in Record.open(tmp_path / "run").status()["ranks"]] == ["h2"]
