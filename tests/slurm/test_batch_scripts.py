@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from remuda import config
-from remuda.config import EngineConfig
 from remuda.record import Record
 from tests.mpi.killing import assert_complete, configured
 from tests.mpi.starting import ENVIRONMENT, ROOT
@@ -81,9 +80,9 @@ class Submitted(Job):
     def __init__(self, cluster, launcher, folder, *settings, rounds=ROUNDS, **sizes):
         folder.mkdir(exist_ok=True)
         recipe = folder / "recipe.toml"
-        if hasattr(EngineConfig(), "restarts"):  # the batch script is tested, not the launcher
-            settings = ("engine.restarts=0", *settings)
-        values = configured("class-parallel", f"run.rounds={rounds}", *settings)
+        # The launcher must not restart the run itself, because the batch script is tested.
+        always = ("engine.restarts=0", f"run.rounds={rounds}")
+        values = configured("class-parallel", *always, *settings)
         recipe.write_text(config.to_toml(values))
         path = os.pathsep.join([str(Path(sys.executable).parent), cluster.environment["PATH"]])
         environment = {**ENVIRONMENT, **cluster.environment, "PATH": path, "HOME": str(folder)}
