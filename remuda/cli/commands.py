@@ -10,12 +10,13 @@ from remuda.system.version import __version__
 # The help text lists the commands in this order.
 # isort: off
 from remuda.cli import training
+from remuda.cli import joining
 from remuda.cli import results
 from remuda.cli import facts
 from remuda.cli import cellular
 # isort: on
 
-__all__ = ["app", "cellular", "facts", "results", "training"]
+__all__ = ["app", "cellular", "facts", "joining", "results", "training"]
 
 
 def _print_version(wanted: bool) -> None:

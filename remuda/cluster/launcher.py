@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,7 @@ END_TIMEOUT = 10.0  # seconds to wait for mpirun to exit, and for the rest of it
 KILL_AFTER = 2.0  # seconds to wait for mpirun after a request to terminate
 END_GRACE = 3.0  # seconds for mpirun to exit after rank 0; it may wait for a lost host
 SILENCE = 120.0  # seconds without a sign of life from rank 0 until the job counts as lost
+FAREWELL = "stopped after round "  # a run that restarts does not end
 CHUNK = 1 << 16  # bytes read at once
 
 
@@ -50,6 +51,7 @@ class Launcher:
         self.hosts, self._until_check = hosts, CHECK_INTERVAL
         self._num_alive, self._gap = 0, 0.0  # ranks on this host, and seconds since they changed
         self.num_lines = 0  # lines shown to the user
+        self.is_replaced = False  # the ranks stop because other ranks will continue the run
         self._is_rank_missing = False  # a rank died before MPI had started
         # An mpirun that does not survive the loss of a rank ends the other ranks itself.
         self.survives_failures = "--with-ft" in command
@@ -71,12 +73,17 @@ class Launcher:
         """Whether a rank died before MPI had started, or mpirun started no rank at all."""
         return self._is_rank_missing or self.output.mpirun_failed
 
-    def wait(self) -> int:
+    def stop_for_restart(self) -> None:
+        """Ask the ranks to save the run and end. The user need not know."""
+        self.is_replaced = True
+        self.process.send_signal(signal.SIGUSR1)
+
+    def wait(self, poll: Callable[[], None]) -> int:
         """Wait for the ranks and return mpirun's exit status (128 + n after signal n).
 
-        This method polls instead of blocking: if a signal is delivered to the reader's thread, it
-        does not wake up this thread. The time that passes while this process is suspended does not
-        count.
+        Call ``poll`` about 20 times per second. This method does not block: if a signal is
+        delivered to the reader's thread, it does not wake up this thread. The time that passes
+        while this process is suspended does not count.
         """
         while self.process.poll() is None:
             is_starting = not (self.output.mpi_started or self.failed_to_start)
@@ -85,6 +92,7 @@ class Launcher:
                 self.end()
             elif self._is_over(POLL_INTERVAL):
                 self.end()
+            poll()
             time.sleep(POLL_INTERVAL)
         self.lease.close()
         # Do not wait forever: a leftover process may keep the pipe open.
@@ -142,7 +150,8 @@ class Launcher:
 
     def _forward_output(self) -> None:
         for line in self.output.lines(self._chunks()):
-            if not self.failed_to_start:
+            is_farewell = self.is_replaced and line.startswith(FAREWELL)
+            if not (self.failed_to_start or is_farewell):
                 self.num_lines += 1
                 sys.stderr.write(line)
                 sys.stderr.flush()

@@ -6,34 +6,22 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from remuda.cluster import hosts
 from remuda.cluster.hosts import Host
+from remuda.cluster.job import Job, in_present_size
+from remuda.cluster.joining import Joining
 from remuda.cluster.launcher import Launcher
 from remuda.engines.mpi.engine import missing
 from remuda.errors import Interrupted, StoppedByFailure, UserError, resume_command
-from remuda.record import Record
 from remuda.system.signals import STOP_SIGNALS
 from remuda.system.text import listed
 
 # Signals within this many seconds of the first one count as the same request.
 SECOND_SIGNAL_AFTER = 10.0
 ATTEMPTS = 3  # how often to try to start the ranks
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A remuda command that runs on several ranks."""
-
-    arguments: list[str]
-    num_ranks: int
-    folder: Path  # the run folder
-    # Where the ranks start. Without hosts, they all start on this machine or in the batch job.
-    hosts: Sequence[Host] = ()
-    restarts: int = 0  # how often to restart the run after it lost rank 0 or all ranks
-    timeout: float = 30.0  # seconds of silence after which a rank counts as lost
 
 
 def start(job: Job, tell: Callable[[str], None]) -> int:
@@ -61,6 +49,7 @@ class Supervisor:
         self.job, self.tell = job, tell
         self.launcher: Launcher | None = None
         self.stopped_at = 0.0  # when the user first asked to stop
+        self.joining = Joining(job)
 
     def stop(self, *_: object) -> None:
         """Pass a stop signal on to the ranks."""
@@ -71,18 +60,33 @@ class Supervisor:
 
     def run(self) -> int:
         """Start the ranks, restart them as often as the job allows, and return the exit status."""
-        for number in range(self.job.restarts + 1):
+        try:
+            return self._run()
+        finally:
+            self.joining.close()
+
+    def _run(self) -> int:
+        num_restarts = 0
+        while True:
             launcher, status = self._attempt()
             if launcher.output.command_succeeded:
                 ended = launcher.output.ended  # mpirun's status may be that of a lost rank
                 return status if ended is None else ended
             if self.stopped_at:
                 return self._stopped(launcher, status)
-            if not has_lost_ranks(launcher):
-                break
-            if number < self.job.restarts:
-                self._prepare_restart(launcher, number + 1)
-        return explain(launcher, status, self.job.folder)
+            if self._change_size(launcher):
+                continue
+            if not has_lost_ranks(launcher) or num_restarts == self.job.restarts:
+                return explain(launcher, status, self.job.folder)
+            num_restarts += 1
+            self._prepare_restart(launcher, num_restarts)
+
+    def _change_size(self, launcher: Launcher) -> bool:
+        """Return whether to restart the run with new ranks, or without those that failed."""
+        self.job, message = self.joining.next_job(self.job, launcher)
+        if message:
+            self.tell(message)
+        return bool(message)
 
     def _attempt(self) -> tuple[Launcher, int]:
         """Run the ranks once.
@@ -95,9 +99,12 @@ class Supervisor:
                 self._leave_out_lost_hosts()
                 self.tell("MPI did not start on all ranks; starting them again")
             job = self.job
+            if self.stopped_at:
+                raise Interrupted(f"stopped; {next_step(job.folder)}")
+            self.joining.follow()
             launcher = Launcher(job.num_ranks, job.arguments, job.hosts, job.timeout)
             self.launcher = launcher
-            status = launcher.wait()
+            status = launcher.wait(self._poll)
             if not launcher.failed_to_start or self.stopped_at:
                 break
         return launcher, status
@@ -116,11 +123,16 @@ class Supervisor:
             num_ranks=sum(host.slots for host in left),
         )
 
+    def _poll(self) -> None:
+        if self.launcher is not None and not self.stopped_at:
+            self.joining.poll(self.job, self.launcher)
+
     def _stopped(self, launcher: Launcher, status: int) -> int:
-        if launcher.output.ended is not None:
+        if launcher.output.ended is not None and not launcher.is_replaced:
             return launcher.output.ended
-        if not (status and launcher.num_lines):
-            # The signal came before the ranks could handle it, so they printed nothing.
+        if launcher.is_replaced or not (status and launcher.num_lines):
+            # The signal came before the ranks could handle it, so they printed nothing. Or the run
+            # was about to restart.
             raise Interrupted(f"stopped; {next_step(self.job.folder)}")
         return status
 
@@ -148,19 +160,6 @@ class Supervisor:
         where = f" on {listed([host.name for host in left])}" if left else ""
         start = " from its newest checkpoint" if is_recorded else ""
         self.tell(f"{why}; restarting the run{start}{where} (restart {number} of {job.restarts})")
-
-
-def in_present_size(job: Job) -> Job:
-    """Return a job without the hosts and ranks whose members the run has dropped meanwhile."""
-    try:
-        engine = Record.open(job.folder).config.engine
-    except UserError:  # not recorded yet, or not visible from here
-        return job
-    return replace(
-        job,
-        hosts=hosts.parse(engine.hosts) or job.hosts,
-        num_ranks=engine.ranks or job.num_ranks,
-    )
 
 
 def take_over(folder: Path, left: Sequence[Host]) -> bool:

@@ -68,7 +68,7 @@ class Record(Reader):
         try:
             with _writing_to(folder):
                 (folder / "checkpoints").mkdir()
-                disk.write_text(folder / "data.json", json.dumps(asdict(facts), indent=1))
+                record.replace_facts(facts)
                 disk.write_text(folder / "config.toml", settings)
         except UserError:
             record.discard()
@@ -123,6 +123,10 @@ class Record(Reader):
                 f"the data changed since {self.folder} started, {difference}: restore the old "
                 "data, or start a new run with remuda train"
             )
+
+    def replace_facts(self, facts: DataFacts) -> None:
+        """Write the facts about the data to data.json."""
+        disk.write_text(self.folder / "data.json", json.dumps(asdict(facts), indent=1))
 
     def add_environment(self, environment: dict[str, Any]) -> None:
         """Add an entry for this start or resume to environment.json."""

@@ -93,6 +93,7 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--hosts",
             "--restarts",
         },
+        "join": {"run", "--hosts", "--ranks", "--members"},
         "sample": {"run", "--n", "--label", "--out", "--seed", "--checkpoint", "--device"},
         "data": {"name", "--anova", "--data", "--set"},
         "bench": {"recipe", "--device", "--data", "--set"},
