@@ -45,11 +45,12 @@ class Launcher:
             *(sys.executable, "-m", "mpi4py", "-m", "remuda.cluster.rank"),
             *arguments,
         ]
-        self.output, self.timeout, self.lease = Output(), timeout, Lease(hosts)
+        self.output, self.timeout, self.lease = Output(), timeout, Lease(hosts, timeout / 2)
         self._silent = self._over = 0.0  # seconds without a sign of life, and since the end
         self._num_signs = 0
         self.hosts, self._until_check = hosts, CHECK_INTERVAL
         self._num_alive, self._gap = 0, 0.0  # ranks on this host, and seconds since they changed
+        self.is_silent = False  # rank 0 gave no sign of life for a long time
         self.num_lines = 0  # lines shown to the user
         self.is_replaced = False  # the ranks stop because other ranks will continue the run
         self._is_rank_missing = False  # a rank died before MPI had started
@@ -132,7 +133,8 @@ class Launcher:
         # A rank that was cut off itself also believes that rank 0 was lost.
         if output.root_lost and self._silent > self.timeout:
             return True
-        return output.mpi_started and self._silent > max(SILENCE, 4 * self.timeout)
+        self.is_silent = output.mpi_started and self._silent > max(SILENCE, 4 * self.timeout)
+        return self.is_silent
 
     def end(self) -> None:
         """End mpirun and the ranks that it can reach."""

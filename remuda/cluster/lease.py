@@ -3,6 +3,9 @@
 If the host of rank 0 is cut off or frozen, the launcher restarts the run elsewhere. The old rank 0
 may still run, and to rank 0 all the others seem lost. Before it continues without them, it asks the
 launcher. Without the launcher's consent it ends, so a run never has two writers.
+
+If the whole job was suspended, all ranks seem lost to each other afterwards, but none of them is.
+The launcher was suspended too. It withdraws its consent, so that all ranks start again.
 """
 
 import hmac
@@ -11,6 +14,7 @@ import secrets
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -24,10 +28,14 @@ MAX_LINE = 100  # bytes
 
 
 class Lease:
-    """The launcher's consent to one job. It ends when the lease is closed."""
+    """The launcher's consent to one job.
 
-    def __init__(self, hosts: Sequence[Host] = ()):
-        token = secrets.token_hex(16)
+    It ends when the lease is closed, or when this process was suspended for ``limit`` seconds.
+    """
+
+    def __init__(self, hosts: Sequence[Host] = (), limit: float = 15.0):
+        self._limit, self._last, self._is_over = limit, time.monotonic(), False
+        lease, token = self, secrets.token_hex(16)
         is_local = is_here(hosts[0].name) if hosts else "SLURM_JOB_ID" not in os.environ
 
         class Answer(socketserver.StreamRequestHandler):
@@ -36,15 +44,27 @@ class Lease:
             def handle(self) -> None:
                 with suppress(OSError):
                     asked = self.rfile.readline(MAX_LINE).strip()
-                    if hmac.compare_digest(asked, token.encode()):
+                    if lease.is_held() and hmac.compare_digest(asked, token.encode()):
                         self.wfile.write(YES)
 
-        self._server = socketserver.ThreadingTCPServer((LOOPBACK if is_local else "", 0), Answer)
-        self._server.daemon_threads = True
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+
+            def service_actions(self) -> None:  # twice a second
+                lease.is_held()
+
+        self._server = Server((LOOPBACK if is_local else "", 0), Answer)
         address = LOOPBACK if is_local else _own_address(hosts)
         self.value = f"{address} {self._server.server_address[1]} {token}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
+
+    def is_held(self) -> bool:
+        """Return whether this process was never suspended. Call it often to find out."""
+        now = time.monotonic()
+        self._is_over = self._is_over or now - self._last > self._limit
+        self._last = now
+        return not self._is_over
 
     def close(self) -> None:
         """Withdraw the consent. This may happen several times."""

@@ -47,7 +47,6 @@ class Output:
 
     def __init__(self):
         self.mpi_started = False  # on at least one rank
-        self.command_succeeded = False  # on at least one rank
         self.mpirun_failed = False  # before it started any rank
         self.ended: int | None = None  # the exit status that rank 0 or a crashed rank announced
         self.root_lost = False  # a rank has ended because rank 0 was lost
@@ -76,7 +75,6 @@ class Output:
 
     def _note_markers(self, chunk: bytes) -> None:
         self.mpi_started = self.mpi_started or markers.MPI_STARTED in chunk
-        self.command_succeeded = self.command_succeeded or markers.COMMAND_SUCCEEDED in chunk
         self.root_lost = self.root_lost or markers.ROOT_LOST in chunk
         self.num_signs += markers.ROOT_ALIVE in chunk
         for status, marker in markers.ENDED.items():

@@ -3,8 +3,8 @@
 MPI is started before any slow import, because only MPI notices that a rank has died. If a rank dies
 even earlier, the others hang while MPI starts, until a time limit ends them.
 
-The rank tells the launcher (remuda.cluster.markers) that MPI has started, whether its command has
-succeeded, and how the job has ended. Rank 0 also tells it every few seconds that it is alive.
+The rank tells the launcher (remuda.cluster.markers) that MPI has started and how the job has ended.
+Rank 0 also tells it every few seconds that it is alive.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from remuda.cluster.environment import rank_from_environment
-from remuda.cluster.markers import COMMAND_SUCCEEDED, ENDED, MPI_STARTED, ROOT_ALIVE, ROOT_LOST
+from remuda.cluster.markers import ENDED, MPI_STARTED, ROOT_ALIVE, ROOT_LOST
 
 START_TIMEOUT = 120  # seconds that a rank waits for the others while MPI starts
 CALL_INTERVAL = 0.5  # seconds between two calls of MPI
@@ -61,7 +61,10 @@ class SignsOfLife(threading.Thread):
 
     def run(self) -> None:
         """Call MPI twice a second. On rank 0, also write markers."""
-        comm = sys.modules["mpi4py.MPI"].COMM_SELF if "mpi4py.MPI" in sys.modules else None
+        mpi = sys.modules.get("mpi4py.MPI")
+        comm = None
+        if mpi is not None and mpi.Query_thread() == mpi.THREAD_MULTIPLE:
+            comm = mpi.COMM_SELF
         last = 0.0
         while not self.is_over.wait(CALL_INTERVAL):
             if comm is not None:
@@ -90,8 +93,6 @@ def main() -> None:
         write_marker(ENDED[CRASHED])
         raise
     signs.end()
-    if not status:
-        write_marker(COMMAND_SUCCEEDED)
     if is_root:
         write_marker(ENDED.get(_number(status), ENDED[CRASHED]))
     elif status == LOST:

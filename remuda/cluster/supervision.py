@@ -69,9 +69,8 @@ class Supervisor:
         num_restarts = 0
         while True:
             launcher, status = self._attempt()
-            if launcher.output.command_succeeded:
-                ended = launcher.output.ended  # mpirun's status may be that of a lost rank
-                return status if ended is None else ended
+            if launcher.output.ended == 0:
+                return 0  # mpirun's status may be that of a lost rank
             if self.stopped_at:
                 return self._stopped(launcher, status)
             if self._change_size(launcher):
@@ -98,12 +97,13 @@ class Supervisor:
             if attempt:
                 self._leave_out_lost_hosts()
                 self.tell("MPI did not start on all ranks; starting them again")
+            self._check_stop()
             job = self.job
-            if self.stopped_at:
-                raise Interrupted(f"stopped; {next_step(job.folder)}")
             self.joining.follow()
             launcher = Launcher(job.num_ranks, job.arguments, job.hosts, job.timeout)
             self.launcher = launcher
+            if self.stopped_at:  # meanwhile, and mpirun may have missed the signal
+                launcher.end()
             status = launcher.wait(self._poll)
             if not launcher.failed_to_start or self.stopped_at:
                 break
@@ -127,26 +127,32 @@ class Supervisor:
         if self.launcher is not None and not self.stopped_at:
             self.joining.poll(self.job, self.launcher)
 
+    def _check_stop(self) -> None:
+        """Raise if the user asked to stop while no rank was running."""
+        if self.stopped_at:
+            raise Interrupted(f"stopped; {next_step(self.job.folder)}")
+
     def _stopped(self, launcher: Launcher, status: int) -> int:
         if launcher.output.ended is not None and not launcher.is_replaced:
             return launcher.output.ended
         if launcher.is_replaced or not (status and launcher.num_lines):
             # The signal came before the ranks could handle it, so they printed nothing. Or the run
             # was about to restart.
-            raise Interrupted(f"stopped; {next_step(self.job.folder)}")
+            self._check_stop()
         return status
 
     def _prepare_restart(self, launcher: Launcher, number: int) -> None:
         """Choose the hosts and arguments of the next attempt, and tell the user."""
         job, why = in_present_size(self.job), cause(launcher)
         left = hosts.living(job.hosts)
+        self._check_stop()
         if job.hosts and not left:
             names = listed([host.name for host in job.hosts])
             raise StoppedByFailure(
                 f"{why}, and no host answers by ssh ({names}): {next_step(job.folder)}"
             )
         is_recorded = take_over(job.folder, left)
-        if not is_recorded and left[:1] != job.hosts[:1]:
+        if not is_recorded and left and left[0] != job.hosts[0]:
             raise StoppedByFailure(
                 f"{why}, and {left[0].name} cannot see {job.folder}: use a folder that all hosts "
                 f"share, or resume on {job.hosts[0].name} when it is back"
@@ -172,7 +178,11 @@ def take_over(folder: Path, left: Sequence[Host]) -> bool:
     words = hosts.on_host(left[0].name, command) if left else ["sh", "-c", command]
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=hosts.ANSWER_TIMEOUT
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=hosts.ANSWER_TIMEOUT,
+            start_new_session=True,  # ssh must not receive Ctrl-C
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -182,10 +192,12 @@ def take_over(folder: Path, left: Sequence[Host]) -> bool:
 def has_lost_ranks(launcher: Launcher) -> bool:
     """Return whether a job ended because it lost rank 0, a host or all ranks."""
     output = launcher.output
-    if launcher.failed_to_start or not (output.mpi_started or output.deaths):
+    if launcher.failed_to_start:
         return False
-    if output.lost_daemons:
-        return True
+    if output.lost_daemons:  # mpirun has ended the ranks, which may call that an interruption
+        return output.ended not in (0, UserError.status)
+    if not (output.mpi_started or output.deaths):
+        return False
     return output.ended in (None, StoppedByFailure.status)
 
 
@@ -197,7 +209,10 @@ def restart_arguments(job: Job, left: Sequence[Host], is_recorded: bool) -> list
     arguments = job.arguments
     if arguments[0] == "train" and is_recorded:
         arguments = ["resume", str(job.folder)]
-    return on_hosts(arguments, left)
+    arguments = on_hosts(arguments, left)
+    if not left and any(word.partition("=")[0] == "--ranks" for word in arguments):
+        return [*arguments, "--ranks", str(job.num_ranks)]  # the run may have lost some
+    return arguments
 
 
 def on_hosts(arguments: list[str], left: Sequence[Host]) -> list[str]:
@@ -219,6 +234,8 @@ def cause(launcher: Launcher) -> str:
         return f"rank {rank} on {host} was ended by signal {number} ({name})"
     if output.root_lost:
         return "rank 0 was lost"
+    if launcher.is_silent:
+        return "rank 0 gave no sign of life"
     if output.ended is not None:
         return "ranks were lost"
     return "all ranks died"
@@ -230,16 +247,16 @@ def explain(launcher: Launcher, status: int, folder: Path) -> int:
         raise UserError(
             f"MPI did not start on all ranks, {ATTEMPTS} times: run `remuda doctor` to find out why"
         )
-    output = launcher.output
+    output, is_lost = launcher.output, has_lost_ranks(launcher)
+    if output.ended is not None and not (is_lost and output.lost_daemons):
+        return output.ended
     if output.deaths and not output.lost_daemons:
         raise StoppedByFailure(
             f"{cause(launcher)}, and mpirun ended all others: {next_step(folder)}"
         )
-    if output.ended is not None and not output.lost_daemons:
-        return output.ended
     if output.root_lost:
         return StoppedByFailure.status
-    if has_lost_ranks(launcher):
+    if is_lost:
         raise StoppedByFailure(f"{cause(launcher)}: {next_step(folder)}")
     if not launcher.num_lines:
         raise UserError(

@@ -31,7 +31,7 @@ def cluster(tmp_path):
     (folder / "activate").write_text("")
     for name, script in {
         "module": "",
-        "srun": '[ "$1" = --mpi=pmix ] && shift && BY=srun exec "$@"',
+        "srun": '[ "$1 $2" = "--mpi=pmix --wait=60" ] && shift 2 && BY=srun exec "$@"',
         "remuda": 'echo "${BY:-batch}" "$@" >> calls',
     }.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
@@ -78,10 +78,10 @@ def test_a_batch_script_trains_and_then_resumes(script, cluster):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=["cpu", "gpu"])
 def test_the_signal_of_slurm_reaches_the_ranks(script, cluster):
-    """Slurm signals ranks that it has started; otherwise remuda, which replaced the script."""
+    """Slurm signals ranks that it has started; otherwise the script, which signals remuda."""
     by = run(script, cluster)[0]
     assert options(script)["signal"].startswith("USR1@" if by == "srun" else "B:USR1@")
-    assert ("exec remuda" in script) == (by == "batch")
+    assert ("trap 'kill -USR1 $!' USR1" in script) == (by == "batch")
 
 
 def test_the_scripts_request_enough_nodes_for_their_tasks():

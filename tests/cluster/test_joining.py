@@ -41,9 +41,9 @@ trap end USR1
 cp ../status-$number.json status.json
 while :; do sleep 0.05; done
 """
-JOINED = r"sed -i 's/^members = 2/members = 4/' config.toml; printf '\003\n\016\n' >&2; exit"
+JOINED = r"sed -i 's/^members = 2/members = 4/' config.toml; printf '\016\n' >&2; exit"
 FAILED = r"""if [ $number -eq 2 ]; then echo "no images" >&2; printf '\020\n' >&2; exit 2; fi
-printf '\003\n\016\n' >&2; exit"""
+printf '\016\n' >&2; exit"""
 
 
 def status(state="running", pid=1, doing="processing", num_ranks=2):

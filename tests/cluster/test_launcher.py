@@ -27,9 +27,8 @@ def fake_mpirun(tmp_path, monkeypatch):
 
 
 def start(folder, tell, **settings):
-    job = supervision.Job(
-        arguments=["train"], num_ranks=2, folder=folder / "run", timeout=2.0, **settings
-    )
+    settings = {"timeout": 2.0, **settings}
+    job = supervision.Job(arguments=["train"], num_ranks=2, folder=folder / "run", **settings)
     return supervision.start(job, tell)
 
 
@@ -71,7 +70,7 @@ def test_an_mpirun_that_fails_to_start_is_started_again(fake_mpirun, monkeypatch
         f"if [ $(wc -l < {tmp_path}/calls) -lt $SUCCEEDS_AT ]; then\n"
         f"printf '%s\\n' {notice} >&2; exit 1\n"
         "fi\n"
-        "printf '\\003\\n' >&2"
+        "printf '\\016\\n' >&2"
     )
     told: list[str] = []
     monkeypatch.setenv("SUCCEEDS_AT", "3")
@@ -102,7 +101,7 @@ def test_ranks_that_end_without_a_message_are_explained(fake_mpirun, tmp_path, s
 
 
 def test_output_of_ranks_is_passed_on_without_their_markers(fake_mpirun, tmp_path, capfd):
-    fake_mpirun('test "$1" = --version && exit\nprintf "\\002\\none\\n\\003\\ntw\\003\\no\\n" >&2')
+    fake_mpirun('test "$1" = --version && exit\nprintf "\\002\\none\\n\\016\\ntw\\016\\no\\n" >&2')
     assert start(tmp_path, print) == 0
     assert capfd.readouterr().err == "one\ntwo\n"
 

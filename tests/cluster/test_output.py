@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from remuda.cluster.markers import COMMAND_SUCCEEDED, MPI_STARTED
+from remuda.cluster.markers import ENDED, MPI_STARTED, ROOT_ALIVE, ROOT_LOST
 from remuda.cluster.output import Death, Output
 
 RULER = "-" * 74 + "\n"
@@ -66,29 +66,52 @@ def test_a_failed_start_of_mpirun_is_noted():
     assert text == "" and output.mpirun_failed
 
 
+def test_a_lost_daemon_is_noted():
+    lines = [
+        "PRTE has lost communication with a remote daemon.\n",
+        "\n",
+        "  HNP daemon   : [prterun-n1-70@0,0] on node n1\n",
+        "  Remote daemon: [prterun-n1-70@0,2] on node n3\n",
+        "\n",
+        "This is usually due to either a failure of the TCP network\n",
+    ]
+    text, output = shown("".join([RULER, *lines, RULER, "the end\n"]).encode())
+    assert text == "the end\n" and output.lost_daemons == ["n3"] and not output.deaths
+
+
+def test_the_markers_of_a_jobs_end_are_noted():
+    for status, marker in ENDED.items():
+        text, output = shown(b"a\n", marker + b"\n", ENDED[1] + b"\n", b"b\n")
+        assert text == "a\nb\n" and output.ended == status, "the first one counts"
+        assert not (output.root_lost or output.num_signs)
+    text, output = shown(ROOT_ALIVE + b"\n", b"a\n", ROOT_LOST + b"\n", ROOT_ALIVE + b"\nb\n")
+    assert text == "a\nb\n" and output.root_lost and output.num_signs == 2
+    assert output.ended is None
+
+
 @pytest.mark.parametrize(
     "chunks",
     [
-        [b"\x02\n", b"\x02\none\ntwo\n\x03\n\x03\n"],
-        [b"\x02\none\n\x03\n", b"two\n"],
-        [b"\x02\x02\n\none\ntwo\n\x03\x03\n\n"],  # two ranks at once
-        [b"\x02", b"\none\ntwo\n\x03", b"\n"],  # read in two parts
-        [b"\x02", b"one\n", b"\n\x03two\n\n"],  # parted by the text of another rank
-        [b"o\x02\n", b"ne\nt", b"w\x03\no", b"\n"],  # in the middle of a line
-        [b"one\n\x03\ntwo\n\x02\n"],  # one rank finishes before another one starts
-        [b"\x02\none\ntwo\n\x03"],  # the newline is lost
+        [b"\x02\n", b"\x02\none\ntwo\n\x0e\n\x0e\n"],
+        [b"\x02\none\n\x0e\n", b"two\n"],
+        [b"\x02\x02\n\none\ntwo\n\x0e\x0e\n\n"],  # two ranks at once
+        [b"\x02", b"\none\ntwo\n\x0e", b"\n"],  # read in two parts
+        [b"\x02", b"one\n", b"\n\x0etwo\n\n"],  # parted by the text of another rank
+        [b"o\x02\n", b"ne\nt", b"w\x0e\no", b"\n"],  # in the middle of a line
+        [b"one\n\x0e\ntwo\n\x02\n"],  # one rank finishes before another one starts
+        [b"\x02\none\ntwo\n\x0e"],  # the newline is lost
     ],
 )
 def test_markers_leave_no_trace(chunks):
     text, output = shown(*chunks)
-    assert text == "one\ntwo\n" and output.mpi_started and output.command_succeeded
+    assert text == "one\ntwo\n" and output.mpi_started and output.ended == 0
 
 
 def test_markers_of_many_ranks_may_interleave_in_any_order():
-    ranks = [MPI_STARTED + b"\n", b"a warning\n", COMMAND_SUCCEEDED + b"\n"]
+    ranks = [MPI_STARTED + b"\n", b"a warning\n", ENDED[0] + b"\n"]
     for order in itertools.permutations(ranks * 2):
         text, output = shown(*order)
-        assert text == "a warning\n" * 2 and output.mpi_started and output.command_succeeded
+        assert text == "a warning\n" * 2 and output.mpi_started and output.ended == 0
 
 
 def test_a_marker_arrives_before_the_end_of_its_line():

@@ -91,6 +91,18 @@ def test_ranks_are_renumbered_and_take_over_members():
     assert both.lost_after(1000, step=10) == [], "a disconnected rank may be dead already"
 
 
+def test_a_rank_that_mpi_reports_as_lost_stays_lost():
+    """Its host may return, but the run continues without it."""
+    both = Two()
+    both.roster.lose(ONE)
+    assert both.one.contact == LOST
+    assert both.roster.receive(heartbeat(ONE, t=9)) is None and both.one.round == 4
+    assert both.lost_after(200) == [] and both.one.contact == LOST, "nobody kills it"
+    both.roster.disconnect(both.one)
+    assert both.one.contact == LOST and not both.told
+    both.roster.lose(Process("c", 1, 1))  # lost before its first heartbeat
+
+
 def test_a_finished_rank_may_be_silent():
     both = Two()
     assert not both.roster.is_over

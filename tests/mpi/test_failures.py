@@ -18,6 +18,7 @@ from tests.mpi.test_training import assert_close_runs
 from tests.training.test_run import assert_same_run
 
 DROPS = ("md-gan", "fl-gan")
+NO_RESTART = ("--restarts", 0)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,7 @@ def test_a_rank_is_lost_before_mpi_has_started(tmp_path):
 @pytest.mark.parametrize("is_stop", [True, False], ids=["stopped", "killed"])
 def test_all_ranks_end_while_they_start(tmp_path, is_stop):
     """Ranks cannot report it yet, and an mpirun that survives failures exits with status 0."""
-    victim = Victim(tmp_path / "run", "md-gan")
+    victim = Victim(tmp_path / "run", "md-gan", *NO_RESTART)
     victim.wait(victim.is_loading)
     if is_stop:
         victim.process.terminate()
@@ -130,7 +131,7 @@ def test_all_ranks_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
     run = tmp_path / "run"
     settings = ["scores.every=4", "scores.kinds=fid", "scores.samples=50000"]
     flags = [word for setting in settings for word in ("--set", setting)]
-    victim = Victim(run, "fl-gan", "--rounds", 4, *flags)
+    victim = Victim(run, "fl-gan", "--rounds", 4, *flags, *NO_RESTART)
     victim.wait(lambda: victim.has_reached(4))
     victim.kill(0, 1, 2)
     status, _, errors = victim.end()
@@ -192,7 +193,7 @@ def test_a_rank_is_lost_during_a_checkpoint(tmp_path):
 def test_rank_0_is_lost_during_a_checkpoint(tmp_path, on_three_ranks, undisturbed):
     """The checkpoints stay intact, and a resume on the same number of ranks is exact."""
     run = tmp_path / "run"
-    victim = Victim(run, "fl-gan")
+    victim = Victim(run, "fl-gan", *NO_RESTART)
     victim.wait(lambda: victim.has_reached(5) and victim.is_saving)
     victim.kill(0)
     status, _, errors = victim.end()
@@ -209,7 +210,7 @@ def test_rank_0_is_lost_during_a_checkpoint(tmp_path, on_three_ranks, undisturbe
 
 def test_without_ulfm_the_run_ends_with_one_sentence(tmp_path, undisturbed):
     run = tmp_path / "run"
-    victim = Victim(run, "class-parallel", environment={"REMUDA_ULFM": "0"})
+    victim = Victim(run, "class-parallel", *NO_RESTART, environment={"REMUDA_ULFM": "0"})
     victim.wait(lambda: victim.has_reached(8))
     victim.kill(1)
     status, _, errors = victim.end()
@@ -233,9 +234,35 @@ def test_all_processes_are_killed(tmp_path, on_three_ranks, undisturbed):
     assert_close_runs(undisturbed("fl-gan"), tmp_path / "fewer")
 
 
+@pytest.mark.parametrize("ranks", [(0,), (0, 1, 2)], ids=["rank 0", "all ranks"])
+def test_a_run_restarts(tmp_path, on_three_ranks, ranks):
+    """It continues from its newest checkpoint, as if nothing had happened."""
+    run = tmp_path / "run"
+    victim = Victim(run, "fl-gan")
+    victim.wait(lambda: victim.has_reached(5))
+    victim.kill(*ranks)
+    status, printed, errors = victim.end()
+    assert status == 0, errors
+    event = "rank 0 was lost" if len(ranks) == 1 else "all ranks died"
+    restart = f"{event}; restarting the run from its newest checkpoint (restart 1 of 3)"
+    assert printed.count("restarting") == 1 and restart in printed
+    assert_same_run(on_three_ranks, run)
+
+
+def test_a_run_without_ulfm_restarts(tmp_path, undisturbed):
+    run = tmp_path / "run"
+    victim = Victim(run, "class-parallel", environment={"REMUDA_ULFM": "0"})
+    victim.wait(lambda: victim.has_reached(8))
+    victim.kill(1)
+    status, printed, errors = victim.end()
+    assert (status, errors) == (0, ""), errors
+    assert printed.count("(Killed); restarting the run from its newest checkpoint") == 1
+    assert_close_runs(undisturbed("class-parallel"), run)
+
+
 def test_all_ranks_are_killed(tmp_path):
     """The launcher survives and reports it."""
-    victim = Victim(tmp_path / "run", "fl-gan")
+    victim = Victim(tmp_path / "run", "fl-gan", *NO_RESTART)
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(0, 1, 2)
     status, _, errors = victim.end()
@@ -245,7 +272,7 @@ def test_all_ranks_are_killed(tmp_path):
 
 def test_a_lost_rank_can_stop_the_run(tmp_path):
     run = tmp_path / "run"
-    victim = Victim(run, "fl-gan", "--set", "engine.on_failure=stop")
+    victim = Victim(run, "fl-gan", "--set", "engine.on_failure=stop", *NO_RESTART)
     victim.wait(lambda: victim.has_reached(5))
     victim.kill(2)
     status, _, errors = victim.end()

@@ -13,7 +13,7 @@ from PIL import Image
 import remuda
 from remuda import config
 from remuda.config import EngineConfig
-from remuda.errors import UserError
+from remuda.errors import StoppedByFailure, UserError
 from remuda.record import Record
 from remuda.system.signals import STOP_SIGNALS
 from remuda.tensors import trees
@@ -178,6 +178,29 @@ def test_a_second_process_is_refused(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     with Record.open(folder).locked(), pytest.raises(UserError, match="another process"):
         remuda.resume(folder)
+
+
+def test_a_process_that_was_replaced_ends_before_it_writes(tiny, tmp_path):
+    """A restart removes the lock of the process that it replaces."""
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    old, new = Record.open(folder), Record.open(folder)
+    with old.locked():
+        old.check_lock()
+        (folder / ".lock").unlink()
+        with pytest.raises(StoppedByFailure, match="another process has taken over"):
+            old.check_lock()
+        with new.locked():
+            new.check_lock()
+            with pytest.raises(StoppedByFailure, match="another process has taken over"):
+                old.check_lock()
+
+    class Replaced(Progress):
+        def round(self, line):
+            (folder / ".lock").unlink()
+
+    with pytest.raises(StoppedByFailure, match="another process has taken over"):
+        remuda.resume(folder, rounds=9, progress=Replaced())
+    assert len(new.rounds()) == 5, "after round 4, one more was recorded"
 
 
 def test_fewer_rounds_than_reached_are_refused(tiny, tmp_path):
