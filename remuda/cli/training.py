@@ -191,6 +191,9 @@ def show_scaling(
     weak: Annotated[bool, typer.Option("--weak", help="Grow the herd with the ranks.")] = False,
     repeats: Annotated[int, typer.Option(help="Runs with each number of ranks.")] = 3,
     rounds: Annotated[int, typer.Option(help="Rounds of each run; the first is not timed.")] = 5,
+    link: Annotated[
+        str, typer.Option(metavar="RATE", help="Predict for hosts with such links, as 100mbit.")
+    ] = "",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Default: runs/RECIPE-scaling-KIND.")
     ] = None,
@@ -206,7 +209,7 @@ def show_scaling(
     config = recipes.recipe(recipe, *(settings or []), *assignments({"data.path": data}))
     name, kind = recipes.read(recipe)[0], "weak" if weak else "strong"
     folder = out or Path("runs") / f"{name}-scaling-{kind}"
-    found = scale(name, config, folder, read_ranks(ranks), weak, repeats, rounds, say)
+    found = scale(name, config, folder, read_ranks(ranks), weak, repeats, rounds, say, link)
     console.print(_table(found.header(), found.rows()))
     if found.predicted():
         say("\npredicted, not measured:")

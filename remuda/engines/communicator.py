@@ -94,6 +94,10 @@ class Communicator(ABC):
         """Send each outgoing buffer to its rank, and fill each incoming buffer from its rank."""
 
     @abstractmethod
+    def flush(self) -> None:
+        """Wait until all messages of this process have been sent."""
+
+    @abstractmethod
     def upcoming(self, source: int) -> tuple[int, int]:
         """Wait for the next message from a rank; return its tag and its number of bytes."""
 
@@ -164,6 +168,9 @@ class SingleProcess(Communicator):
         self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], tag: int
     ) -> None:
         assert not outgoing and not incoming, "there are no other ranks"
+
+    def flush(self) -> None:
+        return None
 
     def upcoming(self, source: int) -> tuple[int, int]:
         raise AssertionError("no message can arrive: there are no other ranks")

@@ -118,6 +118,7 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--weak",
             "--repeats",
             "--rounds",
+            "--link",
             "--out",
             "--data",
             "--set",

@@ -16,6 +16,7 @@ from remuda.experiments.scaling.measure import Measured, measure, summary
 from remuda.experiments.scaling.model import (
     Costs,
     Link,
+    Prediction,
     costs_of,
     crossing,
     predict,
@@ -258,6 +259,53 @@ def test_a_prediction_by_hand():
     assert found.seconds == pytest.approx(7.0 + sum(found.messages.values()))
 
 
+def test_links_are_read():
+    # 100 Mbit/s are 12.5 MB/s, of which 1448 bytes of 1538 carry data.
+    assert Link.read("100mbit") == Link(1e-4, pytest.approx(12.5e6 * 1448 / 1538))
+    assert Link.read("2.5Gbit,0.2ms") == pytest.approx(Link(2e-4, 312.5e6 * 1448 / 1538))
+    assert Link.read("800kbit,50us").latency == pytest.approx(5e-5)
+    for text in ("100", "fast", "0mbit", "-1mbit", "100mbit,2", "100mbit 0.2ms"):
+        with pytest.raises(UserError, match=r"--link .*100mbit,0\.2ms"):
+            Link.read(text)
+
+
+def test_measured_rounds_over_other_links_by_hand():
+    """Rounds of 9 s, of which the messages take 1.3 s, would take 7.7 s plus 13 s."""
+    here, there = Prediction(3, 5, 4.0, {"scatter": 1.3}), Prediction(3, 5, 4.0, {"scatter": 13.0})
+    assert there.after(9.0, here) == Prediction(3, 5, 7.7, {"scatter": 13.0})
+    assert there.after(1.0, here).seconds == 13.0, "no negative time of work"
+
+
+def test_another_link_adds_predictions_for_the_measured_ranks(tiny, tmp_path):
+    values = configs.override(tiny, ["strategy.name=md-gan", "strategy.swap_every=0"])
+    # Three members: 6 kB down and 3 kB up in one iteration; two of three rows cross a link.
+    one_rank = Measured(
+        1,
+        3,
+        [3.0],
+        {"scatter": 0.2, "gather": 0.1},
+        {"scatter": 1, "gather": 1},
+        {"scatter down": 6000, "gather up": 3000},
+    )
+    fast, slow = Link(0.0, 1e6), Link(0.0, 1e3)
+    three = replace(one_rank, ranks=3, seconds=[2.0])
+    scaling = Scaling("toy", False, configs.from_dict(values), [one_rank, three], fast, 0.5)
+    assert not scaling.predicted()
+    scaling = replace(scaling, other_link=slow)
+    (found,) = scaling.predicted()
+    assert found.ranks == 3 and found.work == pytest.approx(2.0 - 0.006)
+    assert found.messages == pytest.approx({"scatter": 4.0, "gather": 2.0, "end": 0.0})
+    assert scaling.rows()[1][8] == f"{0.9 + 0.3 + 0.006:.4f}", "the model of the measured link"
+    assert "0.0 µs per message and 0.0 MB/s between ranks" in " ".join(scaling.notes())
+    scaling.write(tmp_path / "a.json")
+    values = json.loads((tmp_path / "a.json").read_text())
+    assert values["other_link"] == {"latency": 0.0, "bandwidth": 1e3}
+    assert values["predicted"][-1]["seconds"] == pytest.approx(7.994)
+    # Without a run on three ranks, the prediction uses the work of one rank.
+    only = replace(scaling, measured=[one_rank])
+    assert only.predicted()[0].seconds == pytest.approx(0.9 + 0.3 + 6.0)
+
+
 def test_predictions_of_a_grid_that_grows(tiny):
     config = configs.from_dict(
         configs.override(tiny, ["strategy.name=cellular", "strategy.height=3", "run.members=0"])
@@ -304,6 +352,8 @@ def test_an_experiment_on_one_and_two_ranks(tiny, tmp_path, capsys, monkeypatch)
     assert again["measured"] == values["measured"] and again["load_before"] is None
     status, complaints = in_process(*command, "--set", "strategy.batch_size=3")
     assert status == 2 and "contains a run with different settings" in complaints
+    status, complaints = in_process(*command, "--link", "fast")
+    assert status == 2 and "cannot read --link fast" in complaints
     status, complaints = in_process(*command, "--weak", "--strong")
     assert status == 2 and "cannot combine --strong and --weak" in complaints
 

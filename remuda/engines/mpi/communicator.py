@@ -95,6 +95,11 @@ class MPICommunicator(RecoveringCommunicator):
             self._wait_for(receiving)
             self._unsent = [pending for pending in self._unsent if not pending[0].Test()]
 
+    def flush(self) -> None:
+        with self._talking():
+            self._wait_for([request for request, _ in self._unsent])
+            self._unsent = []
+
     def upcoming(self, source: int) -> tuple[int, int]:
         message = MPI.Status()
         with self._talking():
@@ -219,6 +224,8 @@ class MPICommunicator(RecoveringCommunicator):
     def interrupt(self) -> None:
         self.is_stopping = self._was_signalled = True
         self._tell(None)
+        self._given_up += self._unsent  # flush would wait forever: no rank receives them
+        self._unsent = []
         self.comm = self.spare
 
     def _tell(self, news: dict[str, Any] | None) -> None:

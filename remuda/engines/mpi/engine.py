@@ -192,6 +192,9 @@ class MPIEngine(Engine):
     ) -> None:
         self.sent[verb] += sum(len(buffer) for buffer in outgoing.values())
         self.communicator.exchange(outgoing, incoming, tag)
+        # MPI sends large messages only while a rank calls MPI. If this rank computed now, the
+        # receivers would wait for the result as well.
+        self.communicator.flush()
 
     # Copies between the device and the message buffers
 

@@ -29,18 +29,21 @@ def scale(
     repeats: int = 3,
     rounds: int = 5,
     notify: Notify = ignore,
+    link: str = "",
 ) -> Scaling:
     """Train on each number of ranks, and write scaling.json and scaling.png.
 
     Each run is a subprocess with a folder in ``out``. The two files are in ``out`` too. ``name`` is
-    the title of the figure.
+    the title of the figure. With ``link``, such as 100mbit, predict rounds over such links.
     """
+    other_link = Link.read(link) if link else None
     if launch.rank_from_environment().num_ranks > 1:
         raise UserError("remuda scaling starts its own ranks: run it without mpirun or srun")
     num_classes = len(data.load(config.data.at(0, platform.node())).classes)
     cases = plan.cases(config, ranks, weak, rounds, num_classes)
     measured, load = measure(cases, repeats, out, notify)
-    scaling = Scaling(name, weak, config, measured, measure_link(max(2, ranks[-1])), load)
+    found = measure_link(max(2, ranks[-1]))
+    scaling = Scaling(name, weak, config, measured, found, load, other_link)
     scaling.write(out / "scaling.json")
     draw(scaling, out / "scaling.png")
     return scaling

@@ -9,18 +9,23 @@ the busiest rank, which handles them one after the other. docs/scaling.md lists 
 """
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from remuda.config import RunConfig
 from remuda.engines.mpi.spans import spans
+from remuda.errors import UserError
 from remuda.experiments.scaling.measure import Measured
 from remuda.experiments.scaling.plan import grow
 
 SERVER = ("scatter", "gather")  # verbs whose work stays on rank 0, for any number of ranks
+LINK = re.compile(r"(\d+(?:\.\d+)?)([kmg])bit(?:,(\d+(?:\.\d+)?)(us|ms))?", re.IGNORECASE)
+PAYLOAD = 1448 / 1538  # bytes of a message per byte on the wire, for TCP over Ethernet
+TYPICAL_LATENCY = 1e-4  # seconds of a small message over Ethernet
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,21 @@ class Link:
 
     latency: float  # seconds of a small message
     bandwidth: float  # bytes per second in each direction, with both in use
+
+    @classmethod
+    def read(cls, text: str) -> "Link":
+        """Return the link that a text such as ``100mbit`` or ``1gbit,0.2ms`` describes."""
+        words = LINK.fullmatch(text.strip())
+        if words is None or float(words[1]) == 0:
+            raise UserError(
+                f"cannot read --link {text}: write a rate such as 100mbit, and optionally the "
+                "latency of a message, such as 100mbit,0.2ms"
+            )
+        rate = float(words[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[words[2].lower()]
+        latency = TYPICAL_LATENCY
+        if words[3]:
+            latency = float(words[3]) * {"us": 1e-6, "ms": 1e-3}[words[4].lower()]
+        return cls(latency, rate / 8 * PAYLOAD)
 
 
 @dataclass(frozen=True)
@@ -56,6 +76,14 @@ class Prediction:
         """The predicted seconds of a round."""
         return self.work + sum(self.messages.values())
 
+    def after(self, seconds: float, other: "Prediction") -> "Prediction":
+        """Return the prediction for the same ranks, after they took ``seconds`` over other links.
+
+        The measured time, without the messages that ``other`` predicts for these links, replaces
+        the predicted work. It includes the effects of ranks that share cores or wait for others.
+        """
+        return replace(self, work=max(0.0, seconds - sum(other.messages.values())))
+
 
 def costs_of(one_rank: Measured, table: Tensor) -> Costs:
     """Derive the costs from the run on one rank; ``table`` lists which members exchange rows."""
@@ -73,10 +101,17 @@ def costs_of(one_rank: Measured, table: Tensor) -> Costs:
 
 def predict(costs: Costs, link: Link, ranks: int, table: Tensor) -> Prediction:
     """Predict the time of a round if members exchange rows according to ``table`` (members, K)."""
+    num_here = -(-len(table) // ranks)
+    work = costs.member * num_here + costs.server
+    return Prediction(ranks, len(table), work, time_messages(costs, link, ranks, table))
+
+
+def time_messages(costs: Costs, link: Link, ranks: int, table: Tensor) -> dict[str, float]:
+    """Return the seconds per round that each verb's messages take at the busiest rank."""
+    if ranks == 1:
+        return {}
     size = len(table)
     num_here = -(-size // ranks)
-    if ranks == 1:
-        return Prediction(1, size, costs.member * size + costs.server, {})
     steps = 2 * math.ceil(math.log2(ranks))  # steps of a sum over all ranks: halving, then doubling
     num_senders, num_rows = crossing(table, ranks)
     num_foreign = size - num_here
@@ -93,7 +128,7 @@ def predict(costs: Costs, link: Link, ranks: int, table: Tensor) -> Prediction:
         if costs.calls.get(verb)
     }
     messages["end"] = (ranks - 1 + steps) * link.latency
-    return Prediction(ranks, size, costs.member * num_here + costs.server, messages)
+    return messages
 
 
 def crossing(table: Tensor, ranks: int) -> tuple[int, int]:

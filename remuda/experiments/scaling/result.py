@@ -24,6 +24,7 @@ class Scaling:
     measured: list[Measured]  # the first entry is for one rank
     link: Link
     load: float | None  # of the machine before the first run; None if all runs had finished before
+    other_link: Link | None = None  # predict for ranks that have this link between them
 
     @property
     def kind(self) -> str:
@@ -39,12 +40,15 @@ class Scaling:
         speedup = one_rank / seconds
         return speedup if self.weak else speedup / ranks
 
-    def predictions(self, ranks: list[int]) -> list[Prediction]:
-        """Return the cost model's predictions for these numbers of ranks."""
-        return predict_all(self.config, self.measured[0], self.link, ranks, self.weak)
+    def predictions(self, ranks: list[int], link: Link | None = None) -> list[Prediction]:
+        """Return the cost model's predictions for these numbers of ranks.
+
+        The ranks have the measured link between them, or the given one.
+        """
+        return predict_all(self.config, self.measured[0], link or self.link, ranks, self.weak)
 
     def predicted(self) -> list[Prediction]:
-        """Return predictions for more ranks than were measured.
+        """Return predictions for more ranks than were measured, or also for another link.
 
         In strong scaling, the population runs on at most as many ranks as it has members.
         """
@@ -52,7 +56,20 @@ class Scaling:
         if not self.weak:
             size = self.measured[0].members
             ranks = sorted({number for number in ranks if number < size} | {size})
-        return self.predictions([number for number in ranks if number > self.measured[-1].ranks])
+        more = [number for number in ranks if number > self.measured[-1].ranks]
+        return [*self._over_other_link(), *self.predictions(more, self.other_link)]
+
+    def _over_other_link(self) -> list[Prediction]:
+        """Return predictions for the measured ranks, if they had the other link between them."""
+        if self.other_link is None:
+            return []
+        several = self.measured[1:]
+        ranks = [each.ranks for each in several]
+        here, there = self.predictions(ranks), self.predictions(ranks, self.other_link)
+        return [
+            over.after(each.median, before)
+            for each, before, over in zip(several, here, there, strict=True)
+        ]
 
     def verbs(self) -> list[str]:
         """Return the verbs that at least one of the runs used."""
@@ -118,6 +135,11 @@ class Scaling:
             "The verbs are timed on rank 0, including waiting.",
             f"Between ranks: {latency:.1f} µs per message, {rate:,.0f} MB/s.",
         ]
+        if other := self.other_link:
+            texts.append(
+                f"The predictions assume {1e6 * other.latency:.1f} µs per message and "
+                f"{other.bandwidth / 1e6:,.1f} MB/s between ranks, each on its own host."
+            )
         if self.load is not None:
             texts.append(f"Load of this machine before the first run: {self.load:.1f} on {shown}.")
         if most > cores and self.config.engine.device in ("cpu", "auto"):
@@ -146,6 +168,7 @@ class Scaling:
             "load_before": self.load,
             "cores": usable_cores(),
             "link": asdict(self.link),
+            "other_link": asdict(self.other_link) if self.other_link else None,
             "measured": [
                 asdict(each) | {"median": each.median, "best": each.best} for each in self.measured
             ],
