@@ -9,9 +9,11 @@ links of all hosts to the rate, or removes the limits again. A busy machine chan
 minutes, which affects both kinds of rounds.
 
 The script prints median times per iteration: without limits, with limits, and the prediction for
-the limited links. The prediction adds the time of the messages to the time without limits, as
-`remuda scaling --link RATE` does. The goal is a ratio (predicted divided by measured) between 0.8
-and 1.2. With swaps, workers swap discriminators at the end of every round of --steps iterations.
+the limited links. The prediction adds the time of the messages to the time without limits in the
+same run; `remuda scaling --link RATE` starts from separate runs on one host instead.
+
+The goal is a ratio (predicted divided by measured) between 0.8 and 1.2. With
+swaps, workers swap discriminators at the end of every round of --steps iterations.
 """
 
 import argparse
