@@ -241,7 +241,7 @@ def _start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) ->
             num_ranks=number,
             folder=folder,
             hosts=places,
-            restarts=engine.restarts,
+            restarts=0 if engine.on_failure == "stop" else engine.restarts,
             timeout=engine.failure_timeout,
         )
         sys.exit(supervision.start(job, say))
