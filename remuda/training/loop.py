@@ -11,7 +11,7 @@ from pathlib import Path
 
 from remuda.config import RunConfig
 from remuda.engines import Communicator
-from remuda.errors import Interrupted, RanksLost, UserError, resume_command
+from remuda.errors import Interrupted, RanksLost, StoppedByFailure, UserError, resume_command
 from remuda.training import balance, failures, starting
 from remuda.training.assemble import pytorch_settings
 from remuda.training.pace import decide, is_due_by_rounds
@@ -65,7 +65,10 @@ def advance(session: Session, training: Training) -> Training:
         session.communicator.interrupt()
         return replace(training, phase=Phase.MEET)
     except RanksLost:
-        session.communicator.recover()
+        try:
+            session.communicator.recover()
+        except StoppedByFailure as error:  # without rank 0
+            raise StoppedByFailure(failures.last_words(training, str(error))) from None
         return replace(training, phase=Phase.MEET, has_failures=True)
     except OSError as error:
         if training.reached is None:

@@ -34,6 +34,7 @@ from remuda.errors import (
     Interrupted,
     RanksLost,
     ReportedElsewhere,
+    StoppedByFailure,
     exit_status,
     explain,
     is_user_error,
@@ -70,7 +71,11 @@ class MPICommunicator(RecoveringCommunicator):
         try:
             self._connect()
         except RanksLost:
-            self.recover()
+            try:
+                self.recover()
+            except StoppedByFailure as error:
+                self.__exit__(type(error), error, None)
+                raise
         here = [other for other in self._others if other["host"] == self.host]
         before = self._others[: self.rank]
         self.local_rank = sum(other["host"] == self.host for other in before)
@@ -260,7 +265,7 @@ class MPICommunicator(RecoveringCommunicator):
         if not (self._was_told or isinstance(error, Interrupted)):
             place = f" (rank {self.original_rank} on {self.host})" if self.rank else ""
             self._tell({"message": explain(error) + place, "status": exit_status(error)})
-        if self.rank > 0:
+        if self.rank != self._speaker:
             raise ReportedElsewhere(explain(error), exit_status(error)) from error
         if error is not exception[1]:
             raise error
@@ -273,12 +278,13 @@ class MPICommunicator(RecoveringCommunicator):
         not call MPI_Finalize, which could wait for lost ranks.
         """
         if survives_failures():
-            self._settle(OVER)
+            if self._speaker == 0:  # otherwise all end because rank 0 is lost
+                self._settle(OVER)
         elif not MPI.Is_finalized():
             MPI.Finalize()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0 if self.rank > 0 else status)
+        os._exit(status if self.rank == self._speaker else 0)
 
     def _restore_handlers(self) -> None:
         for number, handler in self._handlers.items():

@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from remuda.engines.communicator import Communicator, LostRank
-from remuda.errors import RanksLost
+from remuda.errors import RanksLost, StoppedByFailure
 
 SWITCH = "OMPI_MCA_mpi_ft_enable"  # mpirun --with-ft ulfm sets it for the ranks
 DOUBT = 5.0  # seconds to wait for MPI to report the failure behind an error
@@ -59,6 +59,7 @@ class RecoveringCommunicator(Communicator):
         self._given_up: list[Any] = []  # requests and communicators that MPI may still use
         self._others: list[dict[str, Any]] = []  # facts that each rank reported about itself
         self._is_recovering = self._is_settled = False
+        self._speaker = 0  # the rank that tells the user how the job ends
 
     @abstractmethod
     def _talking(self) -> AbstractContextManager[None]:
@@ -114,7 +115,7 @@ class RecoveringCommunicator(Communicator):
         """Connect the remaining ranks, even if more ranks fail meanwhile."""
         while True:
             if not self._is_settled:
-                self._settle(0)
+                self._settle(0, needs_root=True)
             self._given_up += [self.base, self.comm, self.control, self.spare]
             RecoveringCommunicator.remaining = self.base = self.base.Shrink()
             try:
@@ -128,10 +129,11 @@ class RecoveringCommunicator(Communicator):
         news = [LostRank(rank, self._hosts.get(rank, unknown)) for rank in missing]
         self.lost = [*self.lost, *news]
 
-    def _settle(self, bits: int) -> int:
+    def _settle(self, bits: int, needs_root: bool = False) -> int:
         """Return the bits that all remaining ranks have set. All ranks get the same result.
 
-        Every rank must call this once before it leaves these communicators.
+        Every rank must call this once before it leaves these communicators. With ``needs_root``,
+        raise if rank 0 is lost: the job ends, and Open MPI's agreement without it sometimes hangs.
         """
         self._is_settled = True
         while True:
@@ -139,12 +141,23 @@ class RecoveringCommunicator(Communicator):
             try:
                 request = self.base.Iagree(flag)
                 while not request.Test():
+                    if needs_root:
+                        self._check_root()
                     time.sleep(PAUSE)
                 return int(flag[0])
             except MPI.Exception as error:
                 if not self._is_failure(error):
                     raise
                 self.base.Ack_failed()
+
+    def _check_root(self) -> None:
+        """Raise if the rank that was rank 0 at first is lost."""
+        failed = self.base.Get_failed()
+        if 0 in MPI.Group.Translate_ranks(failed, None, self._first):
+            gone = MPI.Group.Translate_ranks(failed, None, self.base.group)
+            self._speaker = min(set(range(self.num_ranks)) - {*gone})
+            host = self._hosts.get(0, "an unknown host")
+            raise StoppedByFailure(f"rank 0 on {host} was lost")
 
 
 def cores() -> list[int]:
