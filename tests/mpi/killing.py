@@ -96,9 +96,13 @@ class Victim:
         for rank in ranks:
             os.kill(numbers[rank], signal.SIGKILL)
 
+    def signal_all(self, number):
+        """Send a signal to the command, to mpirun and to all ranks."""
+        for process in self.processes():
+            os.kill(process, number)
+
     def kill_all(self):
-        for number in self.processes():
-            os.kill(number, signal.SIGKILL)
+        self.signal_all(signal.SIGKILL)
         self.process.communicate(timeout=PATIENCE)
 
     def end(self):

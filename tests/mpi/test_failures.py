@@ -5,6 +5,7 @@ The run either continues, or ends with one sentence and can be resumed.
 
 import random
 import shutil
+import signal
 import time
 
 import pytest
@@ -268,6 +269,19 @@ def test_all_ranks_are_killed(tmp_path):
     status, _, errors = victim.end()
     assert status == 75 and f"remuda resume {tmp_path / 'run'}" in errors
     assert len(errors.strip().splitlines()) == 1
+
+
+def test_a_suspended_job_keeps_all_members(tmp_path):
+    """Its ranks may seem lost to each other when it continues; then it restarts with all."""
+    victim = Victim(tmp_path / "run", "md-gan", "--set", "engine.failure_timeout=3")
+    victim.wait(lambda: victim.has_reached(5))
+    victim.signal_all(signal.SIGSTOP)
+    time.sleep(6)
+    victim.signal_all(signal.SIGCONT)
+    status, printed, errors = victim.end()
+    assert status == 0, printed + errors
+    assert_complete(tmp_path / "run")
+    assert Record.open(tmp_path / "run").config.run.lost == (), printed
 
 
 def test_a_lost_rank_can_stop_the_run(tmp_path):

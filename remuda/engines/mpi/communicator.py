@@ -27,7 +27,6 @@ from remuda.engines.mpi.recovery import (
     OVER,
     WHOLE,
     RecoveringCommunicator,
-    cores,
     survives_failures,
 )
 from remuda.errors import (
@@ -76,11 +75,7 @@ class MPICommunicator(RecoveringCommunicator):
             except StoppedByFailure as error:
                 self.__exit__(type(error), error, None)
                 raise
-        here = [other for other in self._others if other["host"] == self.host]
-        before = self._others[: self.rank]
-        self.local_rank = sum(other["host"] == self.host for other in before)
-        own = set(cores())
-        self.num_sharing = sum(not own.isdisjoint(other["cores"]) for other in here)
+        self._find_neighbours()
         return self
 
     # Messages between ranks

@@ -79,6 +79,14 @@ class RecoveringCommunicator(Communicator):
         hosts = [other["host"] for other in self._others]
         self._hosts.update(zip(self.original_ranks, hosts, strict=True))
 
+    def _find_neighbours(self) -> None:
+        """Find out which ranks run on the same host, and how many share this rank's cores."""
+        here = [other for other in self._others if other["host"] == self.host]
+        before = self._others[: self.rank]
+        self.local_rank = sum(other["host"] == self.host for other in before)
+        own = set(cores())
+        self.num_sharing = sum(not own.isdisjoint(other["cores"]) for other in here)
+
     def arrange(self, grid: tuple[int, int]) -> None:
         with self._talking():
             torus = self.comm.Create_cart(grid, periods=[True, True], reorder=False)
