@@ -72,7 +72,7 @@ def check_members(record, strategy, name):
         ("class-parallel", "frozen"),
         ("class-parallel", "daemon killed"),
         ("md-gan", "rank 0 killed"),
-        ("class-parallel", "host of rank 0 cut"),
+        pytest.param("class-parallel", "host of rank 0 cut", marks=pytest.mark.soak),
     ],
 )
 def test_a_run_survives_a_broken_host(hosts, tmp_path, strategy, name, whole):

@@ -4,6 +4,8 @@ import signal
 import sys
 import time
 
+import pytest
+
 from remuda.record import Record
 from remuda.reports import status
 from tests.hosts.test_start import RANKS
@@ -24,6 +26,21 @@ def await_round(process, folder, t):
         time.sleep(0.1)
 
 
+def await_members(process, folder, wanted):
+    """Wait until the ranks report these members; their heartbeats arrive about once a second."""
+    end = time.monotonic() + PATIENCE
+    while (found := [(rank["host"], rank["members"]) for rank in ranks_of(folder)]) != wanted:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
+
+
+def ranks_of(folder):
+    now = status.read(folder)
+    return now.ranks if now else []
+
+
+@pytest.mark.soak
 def test_a_third_host_joins(hosts, tmp_path):
     """The command may run on any host; a host that is cut off does not disturb the run."""
     folder = tmp_path / "run"
@@ -37,13 +54,7 @@ def test_a_third_host_joins(hosts, tmp_path):
     joined = hosts.remuda("h2", "join", folder, "--hosts", "h3:1")
     assert joined.returncode == 0, joined.stdout + joined.stderr
     assert "1 rank on h3 joined" in joined.stdout
-    await_round(process, folder, Record(folder).num_rounds() + 3)
-    now = status.read(folder)
-    assert [(rank["host"], rank["members"]) for rank in now.ranks] == [
-        ("h1", [0]),
-        ("h2", [1]),
-        ("h3", [2]),
-    ]
+    await_members(process, folder, [("h1", [0]), ("h2", [1]), ("h3", [2])])
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, printed + errors

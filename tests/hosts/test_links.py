@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 from tests.hosts.exchanging import WORK
 from tests.hosts.links import compare
 
@@ -25,6 +27,7 @@ def test_the_server_sends_before_it_computes(hosts):
     assert WORK < float(result.stdout) < 1.6 * WORK
 
 
+@pytest.mark.soak
 def test_slow_links_take_the_predicted_time(hosts, tmp_path):
     found = compare(hosts, tmp_path / "run", "md-gan-digits", "100mbit", *SETTINGS)
     assert found.limited > 1.5 * found.free, found

@@ -250,6 +250,7 @@ def test_a_run_restarts(tmp_path, on_three_ranks, ranks):
     assert_same_run(on_three_ranks, run)
 
 
+@pytest.mark.soak
 def test_a_run_without_ulfm_restarts(tmp_path, undisturbed):
     run = tmp_path / "run"
     victim = Victim(run, "class-parallel", environment={"REMUDA_ULFM": "0"})
@@ -271,6 +272,7 @@ def test_all_ranks_are_killed(tmp_path):
     assert len(errors.strip().splitlines()) == 1
 
 
+@pytest.mark.soak
 def test_a_suspended_job_keeps_all_members(tmp_path):
     """Its ranks may seem lost to each other when it continues; then it restarts with all."""
     victim = Victim(tmp_path / "run", "md-gan", "--set", "engine.failure_timeout=3")

@@ -49,6 +49,7 @@ def test_a_rank_joins_a_running_run(start):
     assert not list(victim.folder.glob("join*"))
 
 
+@pytest.mark.soak
 def test_new_ranks_bring_their_own_data(tmp_path, toy_data, start):
     """The third rank joins only when it has data; without them the run continues as before."""
     for rank in range(2):

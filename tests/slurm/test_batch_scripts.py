@@ -118,7 +118,7 @@ def undisturbed(cluster, tmp_path_factory):
     return get
 
 
-@pytest.mark.parametrize("launcher", SCRIPTS)
+@quick("mpirun")
 def test_rank_0_is_lost(cluster, launcher, tmp_path, undisturbed):
     """The job is requeued, and its result is that of a run without failures."""
     job = Submitted(cluster, launcher, tmp_path / "job")
@@ -144,7 +144,7 @@ def test_a_node_loses_its_power(cluster, launcher, node, tmp_path):
     assert_complete(job.run, 100)
 
 
-@quick("mpirun")
+@both
 def test_the_time_limit_is_near(cluster, launcher, tmp_path, undisturbed):
     job = Submitted(cluster, launcher, tmp_path / "job")
     job.wait(lambda: job.has_reached(5))
