@@ -59,7 +59,7 @@ def compare(
 def predicted(free: Measured, table, rate: str) -> float:
     """Return the seconds of a round over limited links, from rounds over links without limits.
 
-    The messages take hardly any time without limits, so all of it counts as work.
+    The messages take hardly any time without limits, so the whole time counts as work.
     """
     messages = time_messages(costs_of(free, table), Link.read(rate), free.ranks, table)
     return free.median + sum(messages.values())
