@@ -54,9 +54,10 @@ class Coordinator(Heartbeat):
         config: EngineConfig,
         ranks: list[RankStatus],  # rank 0 first
         tell: Callable[[str], None],  # called from the thread
+        is_ours: Callable[[], bool] = lambda: True,  # whether the run continues in this process
     ):
         super().__init__(0, members, heartbeat_interval(config))
-        self.path, self.rounds, self.tell = path, rounds, tell
+        self.path, self.rounds, self.tell, self.is_ours = path, rounds, tell, is_ours
         self.own = ranks[0]
         self._processes = {status.rank: status.process for status in ranks}
         self.roster = Roster(ranks[1:], config.heartbeat_timeout, config.heartbeat_limit, tell)
@@ -108,6 +109,8 @@ class Coordinator(Heartbeat):
 
     def write(self, state: str, why: str = "") -> None:
         """Write status.json. If that fails, warn the user and let the run continue."""
+        if not self.is_ours():  # this process was frozen, and the run continues elsewhere
+            return
         self.own = replace(self.own, **self.current)
         others = sorted(
             self.roster.ranks.values(),
@@ -177,6 +180,7 @@ def make_heartbeat(
     device: torch.device,
     members: Sequence[int],
     tell: Callable[[str], None],
+    is_ours: Callable[[], bool] = lambda: True,
 ) -> Heartbeat:
     """Return the coordinator on rank 0, and a heartbeat sender on every other rank.
 
@@ -190,7 +194,7 @@ def make_heartbeat(
     ]
     if communicator.is_root:
         path = folder / "status.json"
-        coordinator = Coordinator(path, config.run.rounds, members, engine, ranks, tell)
+        coordinator = Coordinator(path, config.run.rounds, members, engine, ranks, tell, is_ours)
         if communicator.num_ranks > 1:
             communicator.all_gather([coordinator.address, coordinator.token])
         return coordinator

@@ -88,14 +88,17 @@ class Record(Reader):
             self._lock = os.fstat(file.fileno())
             yield
 
-    def check_lock(self) -> None:
-        """Raise if another process has taken over the run. It does so by removing the lock."""
+    def is_ours(self) -> bool:
+        """Return whether this process still holds the lock; another one takes it by removing it."""
         assert self._lock is not None
         try:
-            is_same = os.path.samestat(self._lock, (self.folder / LOCK).stat())
+            return os.path.samestat(self._lock, (self.folder / LOCK).stat())
         except FileNotFoundError:
-            is_same = False
-        if not is_same:
+            return False
+
+    def check_lock(self) -> None:
+        """Raise if another process has taken over the run."""
+        if not self.is_ours():
             raise StoppedByFailure(
                 f"another process has taken over {self.folder}, so this one ends"
             )

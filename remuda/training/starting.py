@@ -88,7 +88,7 @@ def watch(session: Session, training: Training) -> Training:
     If an earlier phase rejects the run, its record is unchanged.
     """
     herd, heartbeat = training.herd, training.heartbeat
-    assert herd is not None and training.recorder is not None
+    assert herd is not None and training.recorder is not None and training.record is not None
     if heartbeat is None:
         heartbeat = make_heartbeat(
             training.folder,
@@ -97,6 +97,7 @@ def watch(session: Session, training: Training) -> Training:
             herd.engine.device,
             herd.hosted_ids,
             training.recorder.note,
+            training.record.is_ours,
         )
         session.heartbeats.enter_context(heartbeat)
     return replace(training, phase=Phase.BEGIN, heartbeat=heartbeat)

@@ -189,6 +189,14 @@ def test_an_error_leaves_open_connections_without_a_message(start, caplog):
     assert not told and not caplog.records
 
 
+def test_a_run_that_continues_elsewhere_is_left_alone(tmp_path):
+    config, device, told = recipe("standalone-digits"), torch.device("cpu"), []
+    world = SingleProcess()
+    with make_heartbeat(tmp_path, config, world, device, range(3), told.append, lambda: False):
+        time.sleep(0.1)
+    assert not (tmp_path / "status.json").exists() and not told
+
+
 def test_a_single_process_writes_its_status_and_why_it_stopped(tmp_path):
     config, device = recipe("standalone-digits", "run.rounds=9"), torch.device("cpu")
     with (
