@@ -92,13 +92,14 @@ class Contest:
 
         Return the losses of the generators (G, D) and of the discriminators (D, G).
         """
-        gan = self.gan
+        gan, objective = self.gan, self.gan.objective
 
         def outputs(player: Player, shown: Tensor) -> Tensor:
-            return apply(gan.discriminator, player.params, player.buffers, shown, labels)[0]
+            return gan.critic(player.params, player.buffers)(shown, labels)
 
         def penalty(player: Player, shown: Tensor) -> Tensor:
-            return gan.gradient_penalty(player.params, player.buffers, images, shown, labels, key)
+            critic = gan.critic(player.params, player.buffers)
+            return objective.penalties(critic, images, shown, labels, key)
 
         def with_all_fakes(fn: Callable[[Player, Tensor], Tensor]) -> Callable[[Player], Tensor]:
             def with_each(player: Player) -> Tensor:
@@ -109,10 +110,7 @@ class Contest:
             return with_each
 
         def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
-            return gan.discriminator_loss(real, fake, labels, labels)
-
-        def generator_loss(fake: Tensor) -> Tensor:
-            return gan.generator_loss(fake, labels)
+            return objective.discriminator_loss(real, fake, labels, labels)
 
         def generate(player: Player) -> Tensor:
             return apply(gan.generator, player.params, player.buffers, noise, labels)[0]
@@ -120,10 +118,11 @@ class Contest:
         fakes = vmap(generate)(generators)  # (G, b, C, H, W)
         on_real = vmap(lambda player: outputs(player, images))(discriminators)  # (D, b, ...)
         on_fakes = vmap(with_all_fakes(outputs))(discriminators)  # (D, G, b, ...)
+        of_generators = vmap(vmap(lambda fake: objective.generator_loss(fake, labels)))(on_fakes)
         of_discriminators = vmap(vmap(discriminator_loss, (None, 0)))(on_real, on_fakes)
-        if gan.lipschitz == "penalty":
+        if objective.has_penalties:
             of_discriminators = of_discriminators + vmap(with_all_fakes(penalty))(discriminators)
-        return vmap(vmap(generator_loss))(on_fakes).T, of_discriminators
+        return of_generators.T, of_discriminators
 
     def fitnesses(
         self,

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 from remuda.gan import players
 from remuda.gan.augment import Augmented
 from remuda.gan.lipschitz import SpectralNorm, clip
-from remuda.gan.losses import Loss, class_loss, gradient_penalty
+from remuda.gan.losses import Loss
+from remuda.gan.objective import Critic, GeneratorLoss, Objective
 from remuda.gan.optimizers import Adam
 from remuda.gan.players import Pair, Player, apply, apply_to_both
 from remuda.networks import Networks
 from remuda.networks.batches import for_batches
-from remuda.tensors import calculus, random
+from remuda.tensors import calculus
 
 Gradients = dict[str, Tensor]
 Pullback = Callable[[Tensor], Gradients]  # maps gradients of images to gradients of weights
-GeneratorLoss = Callable[[Tensor], Tensor]  # a function of the discriminator's outputs for fakes
 
 
 class Overrides(NamedTuple):
@@ -59,6 +59,7 @@ class GAN:
     shift: float = 0.0  # largest shift of the discriminator's images, as a fraction of the side
     cutout: float = 0.0  # side of the square cut out of these images, as a fraction
 
+    objective: Objective = field(init=False, repr=False)
     # These modules only define the structure; the weights are always arguments.
     generator: nn.Module = field(init=False, repr=False)
     discriminator: nn.Module = field(init=False, repr=False)
@@ -67,6 +68,12 @@ class GAN:
     joint: nn.Module | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.objective = Objective(
+            loss=self.loss,
+            auxiliary=self.networks.auxiliary,
+            real_target=self.real_target,
+            penalty=self.penalty if self.lipschitz == "penalty" else 0.0,
+        )
         self.generator, self.discriminator = self.build_networks(0)
         self.sampler = copy.deepcopy(self.generator).eval()
         self.joint = for_batches(self.discriminator, 2)
@@ -181,9 +188,10 @@ class GAN:
             on_real, on_fakes, buffers = apply_to_both(
                 modules, params, buffers, (real, labels), (fakes, fake_labels)
             )
-            value = self.discriminator_loss(on_real, on_fakes, labels, fake_labels)
-            if self.lipschitz == "penalty":
-                value = value + self.gradient_penalty(params, buffers, real, fakes, labels, key)
+            value = self.objective.discriminator_loss(on_real, on_fakes, labels, fake_labels)
+            if self.objective.has_penalties:
+                critic = self.critic(params, buffers)
+                value = value + self.objective.penalties(critic, real, fakes, labels, key)
             return value, buffers
 
         value, buffers, gradients = calculus.value_and_grad(loss, discriminator.params)
@@ -229,10 +237,14 @@ class GAN:
             outputs, buffers = apply(
                 self.discriminator, discriminator.params, discriminator.buffers, images, labels
             )
-            return self.generator_loss(outputs, labels, generator_loss), buffers
+            return self.objective.generator_loss(outputs, labels, generator_loss), buffers
 
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
         return discriminator._replace(buffers=buffers), feedback, value
+
+    def critic(self, params: dict[str, Tensor], buffers: dict[str, Tensor]) -> Critic:
+        """Return the discriminator as a function of images and labels that changes no buffers."""
+        return lambda images, labels: apply(self.discriminator, params, buffers, images, labels)[0]
 
     def apply_gradients(
         self, generator: Player, gradients: Gradients, lr: Tensor | None = None
@@ -250,50 +262,3 @@ class GAN:
         buffers = {name: average.get(name, buffer) for name, buffer in generator.buffers.items()}
         with torch.no_grad():
             return apply(self.sampler, params, buffers, noise, labels)[0]
-
-    # The losses of both networks
-
-    def source(self, outputs: Tensor) -> Tensor:
-        """Return the outputs that tell real from fake, (b,); the others are class logits."""
-        return outputs[:, 0] if self.networks.auxiliary else outputs
-
-    def discriminator_loss(
-        self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor
-    ) -> Tensor:
-        """Return the loss for outputs on real images and fakes, without the gradient penalty."""
-        source = self.source(on_real).float(), self.source(on_fakes).float()
-        value = self.loss.discriminator(*source, self.real_target)
-        if self.networks.auxiliary:
-            value = value + class_loss(on_real[:, 1:].float(), labels)
-            value = value + class_loss(on_fakes[:, 1:].float(), fake_labels)
-        return value
-
-    def generator_loss(
-        self, on_fakes: Tensor, labels: Tensor, loss: GeneratorLoss | None = None
-    ) -> Tensor:
-        """Return the loss for the discriminator's outputs on fakes; ``loss`` replaces the GAN's."""
-        # PyTorch 2.11 does not compile "loss or self.loss.generator".
-        loss = self.loss.generator if loss is None else loss
-        value = loss(self.source(on_fakes).float())
-        if self.networks.auxiliary:
-            value = value + class_loss(on_fakes[:, 1:].float(), labels)
-        return value
-
-    def gradient_penalty(
-        self,
-        params: dict[str, Tensor],
-        buffers: dict[str, Tensor],
-        real: Tensor,
-        fakes: Tensor,
-        labels: Tensor,
-        key: Tensor,
-    ) -> Tensor:
-        """Return the weighted penalty at random points between real and fake images."""
-        place = random.uniform(random.fold(key, 0), (real.shape[0], *[1] * (real.ndim - 1)))
-        between = real + place * (fakes - real)
-
-        def critic(images: Tensor) -> Tensor:
-            outputs, _ = apply(self.discriminator, params, buffers, images, labels)
-            return self.source(outputs).sum()
-
-        return self.penalty * gradient_penalty(calculus.gradient(critic, between))

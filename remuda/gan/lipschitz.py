@@ -1,6 +1,6 @@
 """Keep a critic Lipschitz by clipping weights or by spectral normalisation.
 
-The third method, the gradient penalty, is a loss (see remuda.gan.losses).
+The third method, the gradient penalty, is part of the loss (see remuda.gan.objective).
 """
 
 import torch

@@ -62,8 +62,9 @@ def test_all_against_all_is_a_double_loop(networks):
             fakes, _ = apply(game.gan.generator, g.params, g.buffers, noise, labels)
             on_fakes, _ = apply(game.gan.discriminator, d.params, d.buffers, fakes, labels)
             on_real, _ = apply(game.gan.discriminator, d.params, d.buffers, images, labels)
-            assert torch.isclose(of_g[i, j], game.gan.generator_loss(on_fakes, labels), atol=1e-6)
-            expected = game.gan.discriminator_loss(on_real, on_fakes, labels, labels)
+            expected = game.gan.objective.generator_loss(on_fakes, labels)
+            assert torch.isclose(of_g[i, j], expected, atol=1e-6)
+            expected = game.gan.objective.discriminator_loss(on_real, on_fakes, labels, labels)
             assert torch.isclose(of_d[j, i], expected, atol=1e-6)
     assert of_g.shape == (3, 2) and of_d.shape == (2, 3)
 
