@@ -3,7 +3,7 @@
     python benchmarks/herd_step.py [--members 10] [--batch 100] [--networks dcgan]
                                    [--shape 3 32 32] [--steps 50] [--eager] [--precision bf16]
                                    [--loss wasserstein --critic-steps 2 --networks wcgan]
-                                   [--shift 0.125 --cutout 0.5]
+                                   [--shift 0.125 --cutout 0.5 --colour 1]
                                    [--samples 50000] [--profile FILE] [--times]
 
 Without options, the script trains class-parallel with images of CIFAR-10's shape; expect 5.1 ms on
@@ -85,6 +85,7 @@ class Training:
             discriminator_steps=options.critic_steps,
             shift=options.shift,
             cutout=options.cutout,
+            colour=options.colour,
         )
         networks = NETWORKS[options.networks]()
         self.context = self.strategy.prepare(networks, shape, members, seed=0)
@@ -148,6 +149,7 @@ def parse() -> argparse.Namespace:
     add("--critic-steps", type=int, default=1, help="updates of the discriminator per step")
     add("--shift", type=float, default=0.0, help="as strategy.shift")
     add("--cutout", type=float, default=0.0, help="as strategy.cutout")
+    add("--colour", type=float, default=0.0, help="as strategy.colour")
     add("--samples", type=int, default=0, help="also time this many images from all generators")
     add("--eager", action="store_true")
     add("--profile", type=Path, metavar="FILE", help="write a table of kernels")

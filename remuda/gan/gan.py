@@ -58,6 +58,7 @@ class GAN:
     ema: float = 0.0  # decay of the generator's moving average; 0 = none
     shift: float = 0.0  # largest shift of the discriminator's images, as a fraction of the side
     cutout: float = 0.0  # side of the square cut out of these images, as a fraction
+    colour: float = 0.0  # strength of the random changes of their colours, 0 to 1
 
     objective: Objective = field(init=False, repr=False)
     # These modules only define the structure; the weights are always arguments.
@@ -86,8 +87,8 @@ class GAN:
             discriminator = self.networks.discriminator(self.shape, self.num_classes)
             if self.lipschitz == "spectral":
                 discriminator = SpectralNorm(discriminator)
-            if self.shift or self.cutout:
-                discriminator = Augmented(discriminator, self.shift, self.cutout)
+            if self.shift or self.cutout or self.colour:
+                discriminator = Augmented(discriminator, self.shift, self.cutout, self.colour)
         return generator, discriminator
 
     def init(self, key: int) -> Pair:

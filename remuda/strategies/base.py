@@ -81,9 +81,10 @@ class Strategy(Settings, ABC):
 
     def check(self, context: Context) -> None:
         """Raise a UserError if the settings do not suit the networks or the images."""
-        if (self.shift or self.cutout) and context.gan.shape[1:] == (1, 1):
+        if (self.shift or self.cutout or self.colour) and context.gan.shape[1:] == (1, 1):
             raise UserError(
-                "strategy.shift and strategy.cutout are for images, not for points: leave them at 0"
+                "strategy.shift, strategy.cutout and strategy.colour are for images, not for "
+                "points: leave them at 0"
             )
 
     # The method of the paper

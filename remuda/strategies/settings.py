@@ -23,10 +23,11 @@ class Settings:
     lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"
     clip: float = 0.01  # lipschitz = clip: bound on the critic's weights, > 0
     penalty: float = 10.0  # lipschitz = penalty: weight of the gradient penalty, > 0
-    # Augmentation of all images, real and fake, that discriminators receive. Both settings are
+    # Augmentation of all images, real and fake, that discriminators receive. The first two are
     # fractions of the image's side, 0 <= x < 1: the largest shift, and the side of a square cutout.
     shift: float = 0.0
     cutout: float = 0.0
+    colour: float = 0.0  # strength of changes of brightness, saturation and contrast, 0 <= x <= 1
     label_smoothing: float = 0.0  # the target for real images is 1 - s, 0 <= s < 1
     generator_lr: float = 2e-4  # Adam, > 0
     discriminator_lr: float = 2e-4  # Adam, > 0
@@ -46,6 +47,8 @@ class Settings:
         for name in ("shift", "cutout", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be in [0, 1), not {getattr(self, name)}")
+        if not 0 <= self.colour <= 1:
+            raise UserError(f"strategy.colour must be in [0, 1], not {self.colour}")
         for name in ("generator_betas", "discriminator_betas"):
             betas = getattr(self, name)
             if not all(0 <= beta < 1 for beta in betas):
@@ -84,4 +87,5 @@ class Settings:
             ema=self.ema,
             shift=self.shift,
             cutout=self.cutout,
+            colour=self.colour,
         )

@@ -99,6 +99,7 @@ BAD = {
         "strategy": {"loss": "wasserstein", "lipschitz": "none"}
     },
     "strategy.cutout must be in [0, 1), not 1.0": {"strategy": {"cutout": 1.0}},
+    "strategy.colour must be in [0, 1], not 1.5": {"strategy": {"colour": 1.5}},
     "strategy.label_smoothing does not apply": {
         "strategy": {"loss": "hinge", "label_smoothing": 0.1}
     },

@@ -147,7 +147,7 @@ def test_samples_have_the_shape_of_the_data(toy_data, strategy, networks):
         dict(loss="wasserstein"),
         dict(loss="wasserstein", lipschitz="penalty"),
         dict(loss="hinge", lipschitz="spectral"),
-        dict(loss="wasserstein", shift=0.2, cutout=0.4),
+        dict(loss="wasserstein", shift=0.2, cutout=0.4, colour=0.5),
         dict(loss="least-squares", label_smoothing=0.1),
         dict(loss="minimax", generator_lr=1e-3, discriminator_betas=(0.0, 0.9)),
     ],

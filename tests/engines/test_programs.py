@@ -69,7 +69,9 @@ def test_a_compiled_round_equals_the_eager_one(compiled_and_eager):
 
 def test_a_step_in_pieces_equals_the_whole_step():
     """Compile three critic updates with a gradient penalty and a generator update as two pieces."""
-    options = dict(loss="wasserstein", generator_lr=1e-2, ema=0.5, shift=0.5, cutout=0.5)
+    options = dict(
+        loss="wasserstein", generator_lr=1e-2, ema=0.5, shift=0.5, cutout=0.5, colour=0.5
+    )
     strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options)
     # With a LeakyReLU, a neuron that has the same sign for all images has a gradient of 0 up to
     # rounding, and Adam would turn the rounding into whole steps.
@@ -166,7 +168,7 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
     networks, changes = DCGAN(width=width), {}
     if loss == "wasserstein":
         networks = WCGAN(width=width, critic_width=width)
-        changes = dict(shift=0.125, cutout=0.5)
+        changes = dict(shift=0.125, cutout=0.5, colour=1.0)
     betas = dict(discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
     strategy = ClassParallel(batch_size=batch, loss=loss, **betas, **changes)
     context = strategy.prepare(networks, shape, members, seed=0)

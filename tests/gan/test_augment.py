@@ -1,9 +1,10 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from remuda.errors import UserError
-from remuda.gan.augment import Augmented, cut, shifted
+from remuda.gan.augment import Augmented, cut, recoloured, shifted
 from remuda.gan.players import apply, tensors_of
 from remuda.networks.mlp import MLP
 from remuda.strategies.standalone import Standalone
@@ -27,6 +28,62 @@ def test_cuts_by_hand():
     assert middle.tolist() == [[1, 0, 0, 4], [5, 0, 0, 8], [9, 10, 11, 12]]
     assert corner.tolist() == [[13, 14, 15, 0], [17, 18, 19, 20], [21, 22, 23, 24]]
     assert cut(IMAGES, torch.rand(2, 2), 0.0).equal(IMAGES)
+
+
+def test_colours_by_hand():
+    """The first image becomes brighter, the second more saturated, the third loses contrast."""
+    pixels = torch.tensor([[[[0.0, 0.5]], [[0.25, -0.25]]]]).expand(3, 2, 1, 2)  # (3, C, 1, 2)
+    draws = torch.full((3, 3), 0.5)
+    draws[0, 0], draws[1, 1], draws[2, 2] = 0.75, 1.0, 0.0
+    brighter, saturated, flat = recoloured(pixels, draws, 1.0)
+    assert brighter.tolist() == [[[0.25, 0.75]], [[0.5, 0.0]]]
+    # The means of the two pixels are 0.125; the distances from them double.
+    assert saturated.tolist() == [[[-0.125, 0.875]], [[0.375, -0.625]]]
+    # The mean of the image is 0.125; the distances from it are halved.
+    assert flat.tolist() == [[[0.0625, 0.3125]], [[0.1875, -0.0625]]]
+    weaker = recoloured(pixels, draws, 0.5)
+    assert weaker[0].tolist() == [[[0.125, 0.625]], [[0.375, -0.125]]]
+    assert weaker[1].tolist() == [[[-0.0625, 0.6875]], [[0.3125, -0.4375]]]
+    assert weaker[2].tolist() == [[[0.03125, 0.40625]], [[0.21875, -0.15625]]]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("strength", [1.0, 0.3])
+def test_colours_equal_a_version_in_numpy(channels, strength):
+    generator = np.random.default_rng(0)
+    images, draws = generator.uniform(-1, 1, (4, channels, 5, 6)), generator.uniform(0, 1, (3, 4))
+    expected = []
+    for image, draw in zip(images, draws.T, strict=True):
+        image = image + np.interp(draw[0], [0, 1], [-0.5 * strength, 0.5 * strength])
+        if channels == 3:
+            factor = np.interp(draw[1], [0, 1], [1 - strength, 1 + strength])
+            image = factor * image + (1 - factor) * image.mean(0)
+        factor = np.interp(draw[2], [0, 1], [1 - 0.5 * strength, 1 + 0.5 * strength])
+        expected.append(factor * image + (1 - factor) * image.mean())
+    found = recoloured(torch.from_numpy(images), torch.from_numpy(draws), strength)
+    assert np.abs(found.numpy() - expected).max() < 1e-12
+
+
+def test_colours_change_neither_shifts_nor_cuts():
+    """A constant image remains constant, so the zeros show where it was shifted and cut."""
+    plain, coloured = Augmented(Sum(), 0.25, 0.5), Augmented(Sum(), 0.25, 0.5, 1.0)
+    coloured.key.copy_(plain.key)
+    ones = torch.ones(50, 3, 8, 8)
+    expected, found = plain.augment(ones), coloured.augment(ones)
+    assert (found == 0).equal(expected == 0) and plain.key.equal(coloured.key)
+    assert not found.isclose(expected).all() and (found != 0).any((1, 2, 3)).all()
+
+
+def test_the_colours_of_a_batch_have_the_ranges_of_the_paper():
+    torch.manual_seed(0)
+    module = Augmented(Sum(), colour=1.0)
+    images = torch.zeros(2000, 1, 1, 2)
+    images[..., 0], images[..., 1] = 0.5, -0.5
+    changed = module.augment(images)
+    brightness, contrast = changed.mean((1, 2, 3)), changed[..., 0] - changed[..., 1]
+    assert -0.5 <= brightness.min() < -0.49 and 0.49 < brightness.max() <= 0.5
+    assert 0.5 <= contrast.min() < 0.51 and 1.49 < contrast.max() <= 1.5
+    assert torch.corrcoef(torch.stack([brightness, contrast.flatten()]))[0, 1].abs() < 0.1
 
 
 @pytest.mark.parametrize("side, part", [(8, 0.4), (8, 0.125), (16, 0.3), (16, 0.5), (7, 0.3)])
@@ -56,9 +113,10 @@ class Sum(nn.Module):
         )
 
 
-def test_each_pass_draws_anew_and_slopes_find_their_way_back():
+@pytest.mark.parametrize("colour", [0.0, 0.5])
+def test_each_pass_draws_anew_and_slopes_find_their_way_back(colour):
     torch.manual_seed(0)
-    module = Augmented(Sum(), 0.25, 0.5)
+    module = Augmented(Sum(), 0.25, 0.5, colour)
     params, buffers = tensors_of(module)
     images, labels = torch.rand(5, 2, 8, 8), torch.zeros(5, dtype=torch.int64)
     first, then = apply(module, params, buffers, images, labels)
@@ -68,14 +126,15 @@ def test_each_pass_draws_anew_and_slopes_find_their_way_back():
     gradient = calculus.gradient(
         lambda images: apply(module, params, buffers, images, labels)[0].sum(), images
     )
-    assert (gradient * images).sum().item() == pytest.approx(first.sum().item(), rel=1e-5), (
-        "the whole is linear"
-    )
+    black, _ = apply(module, params, buffers, torch.zeros_like(images), labels)
+    assert (gradient * images).sum().item() == pytest.approx(
+        (first - black).sum().item(), rel=1e-5
+    ), "the output is linear, apart from the brightness"
     assert apply(module.eval(), params, buffers, images, labels)[0].equal(Sum()(images, labels))
 
 
 def test_members_in_a_stack_draw_as_alone():
-    module = Augmented(Sum(), 0.25, 0.5)
+    module = Augmented(Sum(), 0.25, 0.5, 1.0)
     keys, images = torch.tensor([3, 4, 5]), torch.rand(3, 5, 1, 8, 8)
     labels = torch.zeros(5, dtype=torch.int64)
 
@@ -88,6 +147,7 @@ def test_members_in_a_stack_draw_as_alone():
     )
 
 
-def test_points_are_not_shifted():
+@pytest.mark.parametrize("name", ["shift", "cutout", "colour"])
+def test_points_are_not_augmented(name):
     with pytest.raises(UserError, match="for images, not for points"):
-        Standalone(shift=0.1).prepare(MLP(), (2, 1, 1), 0, seed=0)
+        Standalone(**{name: 0.1}).prepare(MLP(), (2, 1, 1), 0, seed=0)

@@ -29,6 +29,7 @@ NETWORKS = {
 }
 LABELS, FAKE_LABELS = torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1, 0])
 KEY = torch.tensor(11)
+AUGMENTATION = dict(shift=0.25, cutout=0.5, colour=1.0)
 
 
 def make(networks, loss="non-saturating", **options):
@@ -57,7 +58,7 @@ def assert_close(found, expected, tolerance):
         assert (a.double() - b.double()).norm() <= limit, name
 
 
-@pytest.mark.parametrize("augmentation", [{}, dict(shift=0.25, cutout=0.5)], ids=str)
+@pytest.mark.parametrize("augmentation", [{}, AUGMENTATION], ids=str)
 @pytest.mark.parametrize(
     "loss, lipschitz",
     [
@@ -127,7 +128,7 @@ def test_subclasses_and_shared_power_iterations_take_two_passes():
     [
         ("conditional dcgan", {}),
         ("mlp", dict(loss="hinge", lipschitz="spectral")),
-        ("plain critic", dict(loss="wasserstein", lipschitz="penalty", shift=0.25, cutout=0.5)),
+        ("plain critic", dict(loss="wasserstein", lipschitz="penalty", **AUGMENTATION)),
         ("batch norm and channel means", {}),
         ("learned kernels", dict(loss="wasserstein", lipschitz="penalty")),
     ],
