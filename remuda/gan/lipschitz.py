@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from remuda.errors import UserError
+
 
 def clip(params: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
     """Clamp every parameter to [-bound, bound], as in the original WGAN."""
@@ -25,6 +27,11 @@ class SpectralNorm(nn.Module):
         self.network = network
         for name, weight in network.named_parameters():
             if weight.ndim > 1:
+                if not weight.any():
+                    raise UserError(
+                        f"spectral normalisation cannot divide the weights of {name}, because they "
+                        "start at 0: set strategy.lipschitz=none or networks.name=wcgan"
+                    )
                 vector = torch.randn(weight.shape[0])
                 self.register_buffer(_buffer_name(name), vector / vector.norm())
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from remuda.networks.base import Networks, count_parameters
     from remuda.networks.dcgan import DCGAN, WCGAN
     from remuda.networks.mlp import MLP
+    from remuda.networks.r3gan import R3GAN
 
 NETWORKS: Choices[type["Networks"]] = Choices(
     {
@@ -19,6 +20,7 @@ NETWORKS: Choices[type["Networks"]] = Choices(
         "acgan-mnist": "remuda.networks.acgan:ACGANMnist",
         "acgan-cifar10": "remuda.networks.acgan:ACGANCifar10",
         "acgan-celeba": "remuda.networks.acgan:ACGANCelebA",
+        "r3gan": "remuda.networks.r3gan:R3GAN",
     }
 )
 
@@ -27,6 +29,7 @@ __all__ = [
     "DCGAN",
     "MLP",
     "NETWORKS",
+    "R3GAN",
     "WCGAN",
     "ACGANCelebA",
     "ACGANCifar10",
@@ -42,5 +45,6 @@ __getattr__, __dir__ = lazy_exports(
         "base": ["Networks", "count_parameters"],
         "dcgan": ["DCGAN", "WCGAN"],
         "mlp": ["MLP"],
+        "r3gan": ["R3GAN"],
     },
 )

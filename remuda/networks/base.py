@@ -13,10 +13,11 @@ from remuda.errors import UserError
 class Networks(ABC):
     """Define the settings of a family of networks: the ``networks`` section of a configuration.
 
-    A generator maps noise (b, latent) and labels (b,) to images (b, *shape) in [-1, 1]. A
-    discriminator maps images and labels to one real number per image, (b,): the logit of "real", or
-    the value of the critic. The papers' tables end with a sigmoid; here it is part of the losses,
-    where it is numerically stable. Unconditional networks ignore the labels.
+    A generator maps noise (b, latent) and labels (b,) to images (b, *shape) in [-1, 1]; in
+    training mode, some generators exceed this range. A discriminator maps images and labels to one
+    real number per image, (b,): the logit of "real", or the value of the critic. The
+    papers' tables end with a sigmoid; here it is part of the losses, where it is numerically
+    stable. Unconditional networks ignore the labels.
 
     If ``auxiliary`` is set, the discriminator has an auxiliary classifier. It ignores the labels
     and returns (b, 1 + num_classes). Column 0 is the number above; the other columns are class

@@ -11,7 +11,7 @@ import copy
 
 from torch import nn
 
-from remuda.networks import layers
+from remuda.networks import layers, r3gan_modules, resampling
 
 # These treat every image separately.
 PER_IMAGE = (
@@ -24,6 +24,11 @@ PER_IMAGE = (
     nn.ModuleList,
     nn.Sequential,
     layers.Conv2d,
+    resampling.Downsampling,
+    r3gan_modules.Pointwise,
+    r3gan_modules.GroupedConv2d,
+    r3gan_modules.Block,
+    r3gan_modules.DiscriminativeBasis,
 )
 
 

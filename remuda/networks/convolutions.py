@@ -40,6 +40,18 @@ def transposed(
     return _INPUT_GRADIENT(_one(x, dtype), _one(weight, dtype), height, width, stride, padding)[0]
 
 
+def grouped(x: Tensor, weight: Tensor, groups: int, stride: int, padding: int) -> Tensor:
+    """Convolve each group of channels separately, with weights (k, k, in / groups, out).
+
+    To the operators, a group is one more member.
+    """
+    dtype = _dtype(x)
+    images = x.to(dtype).unflatten(3, (groups, -1)).movedim(3, 0)
+    kernels = weight.to(dtype).unflatten(3, (groups, -1)).movedim(3, 0)
+    y = _CONVOLUTION(images.contiguous(), kernels.contiguous(), stride, padding)
+    return y.movedim(0, 3).flatten(3)
+
+
 def _dtype(x: Tensor) -> torch.dtype:
     """Return the type to compute in: autocast does not know these operators."""
     device = x.device.type

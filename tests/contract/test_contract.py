@@ -8,7 +8,7 @@ from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
-from remuda.networks import DCGAN, MLP
+from remuda.networks import DCGAN, MLP, R3GAN
 from remuda.networks.acgan import ACGANMLP
 from remuda.strategies import MEMBER_NOUNS, STRATEGIES
 from remuda.tensors import trees
@@ -25,9 +25,12 @@ NETWORKS = {
     "mlp-conditional": MLP(latent=6, hidden=12, conditional=True),
     "dcgan": DCGAN(latent=6, width=8),
     "acgan-mlp": ACGANMLP(latent=6, hidden=12),
+    "r3gan": R3GAN(latent=6, width=4, blocks=1, group_width=4, conditional=True),
 }
 # A choice between equals may depend on the last bit, so engines are compared without choices.
 UNDECIDED = {"cellular": dict(selection="none", replacement="always")}
+# (strategy, networks) -> results of the simplest engine, which all engines are compared with
+REFERENCES = {}
 
 
 class Small:
@@ -112,8 +115,11 @@ def test_a_fresh_start_from_saved_tensors_is_exact(toy_data, strategy, engine):
 
 
 def test_engines_agree_to_rounding(toy_data, strategy, engine, networks):
-    settings = UNDECIDED.get(strategy, {})
-    reference, expected = Small(toy_data, strategy, "stacked-loop", networks, **settings).train(3)
+    settings, key = UNDECIDED.get(strategy, {}), (strategy, networks)
+    if key not in REFERENCES:
+        small = Small(toy_data, strategy, "stacked-loop", networks, **settings)
+        REFERENCES[key] = small.train(3)
+    reference, expected = REFERENCES[key]
     state, metrics = Small(toy_data, strategy, engine, networks, **settings).train(3)
     for (name, a), (_, b) in zip(
         trees.named_leaves(reference), trees.named_leaves(state), strict=True

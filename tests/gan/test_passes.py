@@ -9,6 +9,7 @@ from remuda.networks import (
     ACGANMLP,
     DCGAN,
     MLP,
+    R3GAN,
     WCGAN,
     ACGANCelebA,
     ACGANMnist,
@@ -26,6 +27,7 @@ NETWORKS = {
     "batch norm and channel means": ACGANMnist(latent=5, batch_norm="both"),
     "learned kernels": ACGANMnist(latent=5, minibatch_kernels=3, minibatch_dims=2),
     "acgan-celeba": ACGANCelebA(latent=5),
+    "r3gan": R3GAN(latent=5, width=8, blocks=1, group_width=4, conditional=True),
 }
 LABELS, FAKE_LABELS = torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1, 0])
 KEY = torch.tensor(11)
@@ -131,6 +133,7 @@ def test_subclasses_and_shared_power_iterations_take_two_passes():
         ("plain critic", dict(loss="wasserstein", lipschitz="penalty", **AUGMENTATION)),
         ("batch norm and channel means", {}),
         ("learned kernels", dict(loss="wasserstein", lipschitz="penalty")),
+        ("r3gan", dict(loss="wasserstein", lipschitz="penalty")),
     ],
 )
 def test_a_compiled_step_equals_the_plain_one(name, options, monkeypatch):

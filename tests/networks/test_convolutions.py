@@ -35,11 +35,17 @@ def library_transposed(x: Tensor, weight: Tensor) -> Tensor:
     return F.conv_transpose2d(image, kernel, stride=2, padding=1).permute(0, 2, 3, 1)
 
 
+def library_grouped(x: Tensor, weight: Tensor) -> Tensor:
+    image, kernel = x.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1)
+    return F.conv2d(image, kernel, padding=1, groups=3).permute(0, 2, 3, 1)
+
+
 Pair = tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]
 CASES: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "stride 1": ((lambda x, w: ours(x, w, 1), lambda x, w: library(x, w, 1)), (3, 3, 3, 5)),
     "stride 2": ((lambda x, w: ours(x, w, 2), lambda x, w: library(x, w, 2)), (3, 3, 3, 5)),
     "transposed": ((ours_transposed, library_transposed), (4, 4, 5, 3)),
+    "grouped": ((lambda x, w: convolutions.grouped(x, w, 3, 1, 1), library_grouped), (3, 3, 1, 6)),
 }
 
 

@@ -1,0 +1,80 @@
+"""Build the networks of R3GAN: Huang et al. 2024, "The GAN is dead; long live the GAN!".
+
+Both networks are stacks of residual blocks with grouped convolutions, as in ResNeXt. They have no
+normalisation, no dense layers for whole images and no style. Their initial weights keep the signal
+at the same size instead. The authors' code defines the layers and figures that the paper omits.
+docs/networks.md lists the differences.
+"""
+
+import math
+from dataclasses import dataclass
+
+from torch import nn
+
+from remuda.errors import UserError
+from remuda.networks.base import Networks
+from remuda.networks.r3gan_modules import Blocks, Discriminator, Generator, Stage
+
+SMALLEST = 4  # pixels, the shortest side of the smallest feature map
+FULL_AREA = 32 * 32  # pixels, above which every doubling halves the channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class R3GAN(Networks):
+    """Build a generator and a discriminator of residual blocks that mirror each other."""
+
+    latent: int = 64
+    conditional: bool = False  # whether both networks receive an embedding of the label
+    # channels up to 32x32 pixels, each doubling above halves them; the paper's CIFAR-10 has 768
+    width: int = 256
+    blocks: int = 2  # residual blocks per resolution, >= 1
+    expansion: int = 2  # channels inside of a block, as a multiple of width, >= 1
+    group_width: int = 16  # channels per group of the 3x3 convolutions, >= 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("width", "blocks", "expansion", "group_width"):
+            if getattr(self, name) < 1:
+                raise UserError(f"networks.{name} must be at least 1, not {getattr(self, name)}")
+
+    def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        num_labels = num_classes if self.conditional else 0
+        return Generator(self._stages(shape), self._blocks, self.latent, shape[0], num_labels)
+
+    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        num_labels = num_classes if self.conditional else 0
+        return Discriminator(self._stages(shape), self._blocks, shape[0], num_labels)
+
+    @property
+    def _blocks(self) -> Blocks:
+        return Blocks(self.blocks, self.expansion, self.group_width)
+
+    def _stages(self, shape: tuple[int, ...]) -> list[Stage]:
+        """Return the feature maps from the smallest resolution to that of the images."""
+        height, width = shape[1:]
+        sizes = _sizes(height, width)
+        num_large = sum(height * width > FULL_AREA for height, width in sizes)
+        unit = self.group_width // math.gcd(self.group_width, self.expansion) << num_large
+        if self.width % unit:
+            raise UserError(
+                f"networks.width must be a multiple of {unit} for {height}x{width} images with "
+                f"networks.group_width={self.group_width} and networks.expansion="
+                f"{self.expansion}, not {self.width}"
+            )
+        num_full = len(sizes) - num_large
+        channels = [self.width >> max(0, i + 1 - num_full) for i in range(len(sizes))]
+        return [Stage(*size, count) for size, count in zip(sizes, channels, strict=True)]
+
+
+def _sizes(height: int, width: int) -> list[tuple[int, int]]:
+    """Return the resolutions of the feature maps, from the smallest to that of the images."""
+    if height % 2 or width % 2 or min(height, width) < 2 * SMALLEST:
+        raise UserError(
+            "r3gan needs images whose height and width are even numbers from 8 on, not "
+            f"{height}x{width}: set data.size, or networks.name=mlp"
+        )
+    sizes = [(height, width)]
+    while height % 2 == 0 and width % 2 == 0 and min(height, width) >= 2 * SMALLEST:
+        height, width = height // 2, width // 2
+        sizes.append((height, width))
+    return sizes[::-1]
