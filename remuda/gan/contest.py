@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from remuda.gan.gan import GAN, Overrides
+from remuda.gan.gan import GAN
 from remuda.gan.losses import MUSTANGS, drawn_loss
-from remuda.gan.players import Pair, Player, apply, update_average
+from remuda.gan.overrides import Overrides
+from remuda.gan.players import Pair, Player, apply
 from remuda.tensors import random, trees
 from remuda.tensors.trees import Tree
 
@@ -53,6 +54,7 @@ class Turns(NamedTuple):
     keys: Tensor  # (n,)
     rivals: Tensor  # (n, individuals, 2): a discriminator's generator, a generator's discriminator
     losses: Tensor  # (n, individuals, 3), one-hot: each generator's loss, if drawn per update
+    scheduled: dict[str, Tensor]  # (n, ...): values of Overrides; empty without a schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,7 @@ class Contest:
     discriminator_steps: int
     own_rates: bool  # whether individuals have their own learning rates
     drawing: Drawing
+    penalty_factor: float = 1.0  # scales the penalties when individuals are evaluated
 
     def new_individuals(self, keys: Sequence[int]) -> Sides:
         """Return one new individual of each side for every key."""
@@ -99,7 +102,7 @@ class Contest:
 
         def penalty(player: Player, shown: Tensor) -> Tensor:
             critic = gan.critic(player.params, player.buffers)
-            return objective.penalties(critic, images, shown, labels, key)
+            return self.penalty_factor * objective.penalties(critic, images, shown, labels, key)
 
         def with_all_fakes(fn: Callable[[Player, Tensor], Tensor]) -> Callable[[Player], Tensor]:
             def with_each(player: Player) -> Tensor:
@@ -183,32 +186,32 @@ class Contest:
     ) -> tuple[Discriminator, Tensor]:
         fakes, _, _ = self.gan.generate(rival, turn.noise, turn.labels)
         lr = one.lr if self.own_rates else None
+        overrides = Overrides(discriminator_lr=lr)._replace(**turn.scheduled)
         key = random.fold(turn.keys, i)
         player, loss = self.gan.update_discriminator(
-            one.player, turn.images, fakes, turn.labels, key, lr=lr
+            one.player, turn.images, fakes, turn.labels, key, overrides=overrides
         )
         return one._replace(player=player), loss
 
     def _train_generator(
         self, one: Generator, rival: Player, turn: Turns, i: int
     ) -> tuple[Generator, Tensor]:
-        overrides = self._overrides(one, None, turn.losses[i])
+        overrides = self._overrides(one, None, turn.losses[i], turn.scheduled)
         fakes, buffers, pull = self.gan.generate(one.player, turn.noise, turn.labels)
         _, feedback, loss = self.gan.feedback(rival, fakes, turn.labels, overrides.loss)
         player = self.gan.apply_gradients(
-            one.player._replace(buffers=buffers), pull(feedback), overrides.generator_lr
+            one.player._replace(buffers=buffers), pull(feedback), overrides
         )
-        average = one.average
-        if self.gan.ema:
-            average = update_average(average, player, self.gan.ema)
+        average = self.gan.update_average(one.average, player, overrides)
         return one._replace(player=player, average=average), loss
 
     def _train_pair(self, sides: Sides, turns: Turns) -> tuple[Sides, dict[str, Tensor]]:
         """Train one pair as ``GAN.step`` does: the generator reuses the last batch of fakes."""
         one, other = trees.row(sides.generators, 0), trees.row(sides.discriminators, 0)
         pair, num_steps = Pair(one.player, other.player, one.average), self.discriminator_steps
-        images, labels, noise, keys, _, drawn = turns
-        overrides = self._overrides(one, other, drawn[num_steps - 1, 0])
+        images, labels, noise, keys, _, drawn, scheduled = turns
+        values = trees.row(scheduled, 0)  # they do not change within the turn
+        overrides = self._overrides(one, other, drawn[num_steps - 1, 0], values)
         pair, losses = self.gan.step(
             pair,
             images[:num_steps],
@@ -221,19 +224,26 @@ class Contest:
         for n in range(num_steps, len(keys)):
             fakes, buffers, pull = self.gan.generate(pair.generator, noise[n], labels[n])
             pair = pair._replace(generator=pair.generator._replace(buffers=buffers))
-            overrides = self._overrides(one, other, drawn[n, 0])
+            overrides = self._overrides(one, other, drawn[n, 0], values)
             pair, more = self.gan.update_generator(pair, fakes, pull, labels[n], overrides)
             generator_losses.append(more["generator_loss"])
         one = one._replace(player=pair.generator, average=pair.average)
         sides = Sides(trees.stack([one]), trees.stack([other._replace(player=pair.discriminator)]))
         return sides, losses | {"generator_loss": torch.stack(generator_losses).mean()}
 
-    def _overrides(self, one: Generator, other: Discriminator | None, drawn: Tensor) -> Overrides:
+    def _overrides(
+        self,
+        one: Generator,
+        other: Discriminator | None,
+        drawn: Tensor,
+        scheduled: dict[str, Tensor],
+    ) -> Overrides:
         chosen = {"none": None, "creation": one.loss, "update": drawn}[self.drawing]
         loss = None if chosen is None else partial(drawn_loss, chosen)
         if not self.own_rates:
-            return Overrides(loss=loss)
-        return Overrides(one.lr, None if other is None else other.lr, loss)
+            return Overrides(loss=loss)._replace(**scheduled)
+        rates = one.lr, None if other is None else other.lr
+        return Overrides(*rates, loss)._replace(**scheduled)
 
 
 def _pick(own: list[Tree], others: Tree | None, number: Tensor) -> Tree:

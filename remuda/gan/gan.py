@@ -6,7 +6,6 @@ All methods are pure functions. This module knows nothing about populations.
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from remuda.gan.lipschitz import SpectralNorm, clip
 from remuda.gan.losses import Loss
 from remuda.gan.objective import Critic, GeneratorLoss, Objective
 from remuda.gan.optimizers import Adam
+from remuda.gan.overrides import NO_OVERRIDES, Overrides
 from remuda.gan.players import Pair, Player, apply, apply_to_both
 from remuda.networks import Networks
 from remuda.networks.batches import for_batches
@@ -24,17 +24,6 @@ from remuda.tensors import calculus
 
 Gradients = dict[str, Tensor]
 Pullback = Callable[[Tensor], Gradients]  # maps gradients of images to gradients of weights
-
-
-class Overrides(NamedTuple):
-    """Override the GAN's settings for one pair; None keeps the GAN's setting."""
-
-    generator_lr: Tensor | None = None
-    discriminator_lr: Tensor | None = None
-    loss: GeneratorLoss | None = None
-
-
-NO_OVERRIDES = Overrides()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -123,7 +112,7 @@ class GAN:
             fakes, buffers, pull = self.generate(generator, noise[k], labels[k])
             generator = generator._replace(buffers=buffers)
             discriminator, loss = self.update_discriminator(
-                discriminator, real[k], fakes, labels[k], keys[k], lr=overrides.discriminator_lr
+                discriminator, real[k], fakes, labels[k], keys[k], overrides=overrides
             )
             losses.append(loss)
         pair = Pair(generator, discriminator, average)
@@ -131,12 +120,18 @@ class GAN:
         return pair, {"discriminator_loss": torch.stack(losses).mean(), **metrics}
 
     def discriminator_step(
-        self, pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, key: Tensor
+        self,
+        pair: Pair,
+        real: Tensor,
+        labels: Tensor,
+        noise: Tensor,
+        key: Tensor,
+        overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Pair, dict[str, Tensor]]:
         """Run one of the discriminator updates in ``step``."""
         fakes, buffers, _ = self.generate(pair.generator, noise, labels)
         discriminator, loss = self.update_discriminator(
-            pair.discriminator, real, fakes, labels, key
+            pair.discriminator, real, fakes, labels, key, overrides=overrides
         )
         generator = pair.generator._replace(buffers=buffers)
         pair = pair._replace(generator=generator, discriminator=discriminator)
@@ -176,7 +171,7 @@ class GAN:
         labels: Tensor,
         key: Tensor,
         fake_labels: Tensor | None = None,
-        lr: Tensor | None = None,
+        overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Player, Tensor]:
         """Return the discriminator after one update, and its loss before the update.
 
@@ -192,12 +187,16 @@ class GAN:
             value = self.objective.discriminator_loss(on_real, on_fakes, labels, fake_labels)
             if self.objective.has_penalties:
                 critic = self.critic(params, buffers)
-                value = value + self.objective.penalties(critic, real, fakes, labels, key)
+                penalties = self.objective.penalties(critic, real, fakes, labels, key)
+                value = value + overrides.scale_penalties(penalties)
             return value, buffers
 
         value, buffers, gradients = calculus.value_and_grad(loss, discriminator.params)
         params, moments = self.discriminator_optimizer.step(
-            discriminator.params, gradients, discriminator.moments, lr
+            discriminator.params,
+            gradients,
+            discriminator.moments,
+            *overrides.for_discriminator(self.discriminator_optimizer),
         )
         if self.lipschitz == "clip":
             params = clip(params, self.clip)
@@ -215,10 +214,8 @@ class GAN:
         discriminator, feedback, loss = self.feedback(
             pair.discriminator, fakes, labels, overrides.loss
         )
-        generator = self.apply_gradients(pair.generator, pull(feedback), overrides.generator_lr)
-        average = pair.average
-        if self.ema:
-            average = players.update_average(average, generator, self.ema)
+        generator = self.apply_gradients(pair.generator, pull(feedback), overrides)
+        average = self.update_average(pair.average, generator, overrides)
         return Pair(generator, discriminator, average), {"generator_loss": loss}
 
     def feedback(
@@ -248,13 +245,26 @@ class GAN:
         return lambda images, labels: apply(self.discriminator, params, buffers, images, labels)[0]
 
     def apply_gradients(
-        self, generator: Player, gradients: Gradients, lr: Tensor | None = None
+        self, generator: Player, gradients: Gradients, overrides: Overrides = NO_OVERRIDES
     ) -> Player:
         """Return the generator after one step of its optimizer."""
         params, moments = self.generator_optimizer.step(
-            generator.params, gradients, generator.moments, lr
+            generator.params,
+            gradients,
+            generator.moments,
+            *overrides.for_generator(self.generator_optimizer),
         )
         return generator._replace(params=params, moments=moments)
+
+    def update_average(
+        self,
+        average: dict[str, Tensor],
+        generator: Player,
+        overrides: Overrides = NO_OVERRIDES,
+    ) -> dict[str, Tensor]:
+        """Return the moving average after the generator's update; without ema, it is empty."""
+        weight = 1 - self.ema if overrides.ema_weight is None else overrides.ema_weight
+        return players.update_average(average, generator, weight)
 
     def sample(self, pair: Pair, noise: Tensor, labels: Tensor) -> Tensor:
         """Return images for users: in evaluation mode, from the averaged weights if they exist."""

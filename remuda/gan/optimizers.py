@@ -38,10 +38,16 @@ class Adam:
         gradients: dict[str, Tensor],
         moments: Moments,
         lr: Tensor | None = None,  # scalar; overrides the optimizer's learning rate
+        betas: Tensor | None = None,  # (2,); overrides the optimizer's betas
     ) -> tuple[dict[str, Tensor], Moments]:
-        """Return parameters and moments after one update; do not modify the arguments."""
-        update = self._formulas if transformed() else self._fused
-        return update(params, gradients, moments, self.lr if lr is None else lr)
+        """Return parameters and moments after one update; do not modify the arguments.
+
+        The bias corrections are those of the current betas, as in ``torch.optim.Adam``.
+        """
+        rate = self.lr if lr is None else lr
+        if betas is None and not transformed():
+            return self._fused(params, gradients, moments, rate)
+        return self._formulas(params, gradients, moments, rate, betas)
 
     def _formulas(
         self,
@@ -49,20 +55,22 @@ class Adam:
         gradients: dict[str, Tensor],
         moments: Moments,
         lr: float | Tensor,
+        betas: Tensor | None = None,
     ) -> tuple[dict[str, Tensor], Moments]:
         """Update with plain formulas, which ``vmap`` and compilers can transform."""
+        beta1, beta2 = (self.beta1, self.beta2) if betas is None else betas.unbind()
         count = moments.steps + 1
         # Each correction is 1 - beta ** count. Computing both as scalars minimises the
         # arithmetic per parameter.
-        correction1 = -torch.expm1(count * _log(self.beta1))
-        correction2 = -torch.expm1(count * _log(self.beta2))
+        correction1 = -torch.expm1(count * _log(beta1))
+        correction2 = -torch.expm1(count * _log(beta2))
         root = torch.sqrt(correction2)
         rate, epsilon = lr * root / correction1, self.epsilon * root
         first, second, updated = {}, {}, {}
         for name, gradient in gradients.items():
-            first[name] = self.beta1 * moments.first[name] + (1 - self.beta1) * gradient
+            first[name] = beta1 * moments.first[name] + (1 - beta1) * gradient
             square = gradient * gradient
-            second[name] = self.beta2 * moments.second[name] + (1 - self.beta2) * square
+            second[name] = beta2 * moments.second[name] + (1 - beta2) * square
             updated[name] = params[name] - rate * first[name] / (torch.sqrt(second[name]) + epsilon)
         return updated, Moments(first, second, count)
 
@@ -104,5 +112,7 @@ class Adam:
         return params, Moments(first, second, count)
 
 
-def _log(beta: float) -> float:
+def _log(beta: float | Tensor) -> float | Tensor:
+    if isinstance(beta, Tensor):
+        return torch.log(beta)
     return math.log(beta) if beta else -math.inf

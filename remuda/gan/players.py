@@ -83,7 +83,9 @@ def new_average(player: Player) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items() if tensor.is_floating_point()}
 
 
-def update_average(average: dict[str, Tensor], player: Player, decay: float) -> dict[str, Tensor]:
-    """Move the average one step towards the player."""
+def update_average(
+    average: dict[str, Tensor], player: Player, weight: float | Tensor
+) -> dict[str, Tensor]:
+    """Move the average one step towards the player, which gets this weight."""
     current = player.params | player.buffers
-    return {name: torch.lerp(old, current[name], 1 - decay) for name, old in average.items()}
+    return {name: torch.lerp(old, current[name], weight) for name, old in average.items()}

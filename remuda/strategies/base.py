@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -13,12 +13,13 @@ from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Pieces, Scan
 from remuda.errors import UserError
 from remuda.gan import GAN, Pair
+from remuda.gan.overrides import NO_OVERRIDES
 from remuda.gan.sampling import sample_rows
 from remuda.networks import Networks
 from remuda.population import derangement
 from remuda.strategies.facts import Mixture, TrafficPlan
 from remuda.strategies.settings import Settings
-from remuda.tensors import random
+from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
 from remuda.tensors.trees import Tree
 
@@ -39,6 +40,16 @@ class Context:
     seed: int
     shares: tuple[int, ...] = ()  # number of images of each member; empty if not needed
     features: FeatureExtractor = pixels  # used to compare images
+
+
+class StepInputs(NamedTuple):
+    """The inputs of one step of a pair, with K updates of the discriminator."""
+
+    images: Tensor  # (K, b, C, H, W): real images as stored
+    labels: Tensor  # (K, b)
+    noise: Tensor  # (K, b, latent)
+    keys: Tensor  # (K,)
+    scheduled: dict[str, Tensor]  # (K, ...): values of Overrides; empty without a schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +96,11 @@ class Strategy(Settings, ABC):
             raise UserError(
                 "strategy.shift, strategy.cutout and strategy.colour are for images, not for "
                 "points: leave them at 0"
+            )
+        if self.final_penalty != 1 and not context.gan.objective.has_penalties:
+            raise UserError(
+                "strategy.final_penalty has no effect, because the discriminator has no penalty: "
+                "leave it at 1"
             )
 
     # The method of the paper
@@ -239,50 +255,39 @@ class Strategy(Settings, ABC):
         noise = engine.map(lambda key: random.normal(key, (*labels.shape[1:], latent)), keys)
         numbers = torch.arange(num_batches, device=engine.device).reshape(1, *shape)
         update_keys = random.fold(keys[:, None, None], numbers)
+        scheduled = self.scheduled_rows(engine, t, shape)
         pieces = None
         if self.discriminator_steps > 1:
             pieces = Pieces(
                 Partial(self.train_discriminator, context), Partial(self.train_generator, context)
             )
         step = Scan(Partial(self.train_pair, context), pieces)
-        pairs, losses = engine.map(step, pairs, images, labels, noise, update_keys)
+        inputs = StepInputs(images, labels, noise, update_keys, scheduled)
+        pairs, losses = engine.map(step, pairs, inputs)
         return pairs, {name: values.mean(1) for name, values in losses.items()}
 
-    def train_pair(
-        self,
-        context: Context,
-        pair: Pair,
-        images: Tensor,
-        labels: Tensor,
-        noise: Tensor,
-        keys: Tensor,
-    ) -> tuple[Pair, Metrics]:
+    def train_pair(self, context: Context, pair: Pair, now: StepInputs) -> tuple[Pair, Metrics]:
         """Train one pair for one step; the tensors have a leading axis of discriminator steps."""
-        return context.gan.step(pair, to_unit(images), labels, noise, keys)
+        overrides = NO_OVERRIDES._replace(**trees.row(now.scheduled, 0))
+        images = to_unit(now.images)
+        return context.gan.step(pair, images, now.labels, now.noise, now.keys, overrides)
 
     def train_discriminator(
-        self,
-        context: Context,
-        pair: Pair,
-        images: Tensor,
-        labels: Tensor,
-        noise: Tensor,
-        key: Tensor,
+        self, context: Context, pair: Pair, now: StepInputs
     ) -> tuple[Pair, Metrics]:
         """Run the part of ``train_pair`` that repeats: one discriminator update."""
-        return context.gan.discriminator_step(pair, to_unit(images), labels, noise, key)
+        overrides = NO_OVERRIDES._replace(**now.scheduled)
+        return context.gan.discriminator_step(
+            pair, to_unit(now.images), now.labels, now.noise, now.keys, overrides
+        )
 
     def train_generator(
-        self,
-        context: Context,
-        pair: Pair,
-        images: Tensor,
-        labels: Tensor,
-        noise: Tensor,
-        key: Tensor,
+        self, context: Context, pair: Pair, now: StepInputs
     ) -> tuple[Pair, Metrics]:
         """Run the last part of ``train_pair``: the generator update."""
-        return context.gan.generator_step(pair, labels, noise)
+        return context.gan.generator_step(
+            pair, now.labels, now.noise, NO_OVERRIDES._replace(**now.scheduled)
+        )
 
 
 def _no_mixtures() -> UserError:

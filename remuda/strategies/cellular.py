@@ -213,7 +213,8 @@ class Cellular(Strategy):
         around, there, alive = (each[here].to(engine.device) for each in (table, present, everyone))
         keys = random.keys(context.seed, "cells", engine.members, t, device=engine.device)
         evaluation = real.images[:, 0], real.labels[:, 0]  # fitness is measured on these
-        evolution = self.evolution(context.gan)
+        factor = self.scheduled(t, 1).get("penalty_factor", torch.ones(1)).item()
+        evolution = self.evolution(context.gan, factor)
         with engine.timed("gather"):
             centres = engine.take(trees.map(lambda leaf: leaf[:, 0], state.sides), table)
         with engine.timed("update_genomes"):
@@ -222,7 +223,9 @@ class Cellular(Strategy):
             chosen = engine.map(evolution.mutate, chosen, keys)
         with engine.timed("train"):
             step_keys = random.keys(context.seed, "steps", engine.members, t, device=engine.device)
-            turns = evolution.turns(engine, real, there, step_keys, self.batches_per_turn)
+            shape = real.labels.shape[1] // self.batches_per_turn, self.batches_per_turn
+            scheduled = self.scheduled_rows(engine, t, shape, self.steps_per_turn)
+            turns = evolution.turns(engine, real, there, step_keys, shape, scheduled)
             train = Scan(Partial(self.train, context))
             opponents = evolution.opponents(centres)
             (trained, _), losses = engine.map(train, (chosen, opponents), turns)
@@ -241,11 +244,11 @@ class Cellular(Strategy):
         metrics["mixture_distance"] = distance
         return Cell(sides, around, weights, distance, alive), metrics
 
-    def evolution(self, gan: GAN) -> Evolution:
+    def evolution(self, gan: GAN, penalty_factor: float = 1.0) -> Evolution:
         """Return the rules that select, mutate and replace individuals."""
-        own_rates = self.lr_mutation > 0
+        own_rates, steps = self.lr_mutation > 0, self.discriminator_steps
         return Evolution(
-            contest=Contest(gan, self.discriminator_steps, own_rates, self.mustangs),
+            contest=Contest(gan, steps, own_rates, self.mustangs, penalty_factor),
             population=self.population,
             fitness=self.fitness,
             selection=self.selection,

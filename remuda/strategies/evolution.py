@@ -125,14 +125,20 @@ class Evolution:
         return trees.map(lambda leaf: leaf[:, 1:], centres)
 
     def turns(
-        self, engine: Engine, real: Batch, there: Tensor, keys: Tensor, batches_per_turn: int
+        self,
+        engine: Engine,
+        real: Batch,
+        there: Tensor,
+        keys: Tensor,
+        shape: tuple[int, int],
+        scheduled: dict[str, Tensor],
     ) -> Turns:
         """Return the inputs of one round of training, (cells, turns, batches per turn, ...).
 
-        Noise and keys are drawn as in ``Strategy.train_pairs``.
+        ``shape`` contains the last two of these numbers. Noise and keys are drawn as in
+        ``Strategy.train_pairs``.
         """
         num_batches, latent = real.labels.shape[1], self.contest.gan.networks.latent
-        shape = num_batches // batches_per_turn, batches_per_turn
         images, labels = (leaf.unflatten(1, shape) for leaf in real)
         noise = engine.map(lambda key: random.normal(key, (*labels.shape[1:], latent)), keys)
         numbers = torch.arange(num_batches, device=engine.device).reshape(1, *shape)
@@ -150,4 +156,5 @@ class Evolution:
             keys=random.fold(keys[:, None, None], numbers),
             rivals=draw_present(draws[..., :2], pool),
             losses=torch.eye(3, device=engine.device)[draws[..., 2] % 3],
+            scheduled=scheduled,
         )

@@ -25,10 +25,11 @@ from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine
 from remuda.errors import UserError
-from remuda.gan import Pair, Player
-from remuda.gan.players import update_average
+from remuda.gan import Overrides, Pair, Player
+from remuda.gan.overrides import NO_OVERRIDES
 from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
+from remuda.population.exchange import batch_places
 from remuda.strategies.base import Context, Metrics, Strategy
 from remuda.strategies.facts import TrafficPlan
 from remuda.tensors import random, trees
@@ -62,6 +63,7 @@ class Iteration(NamedTuple):
     classes: Tensor  # (k, b): labels of X(1) ... X(k)
     places: Tensor  # (N, 2): which of the k batches are each worker's X_g and X_d
     weights: Tensor  # (N,): the weight of each worker's feedback; all weights sum to 1
+    scheduled: dict[str, Tensor]  # values of Overrides; empty without a schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +146,9 @@ class MDGAN(Strategy):
         fakes = engine.scatter(
             lambda server: self.generate_batches(context, server, now), state.server
         )
+        overrides = NO_OVERRIDES._replace(**now.scheduled)
         workers, feedback, losses = engine.map(
-            lambda *worker: self.compute_feedback(context, *worker),
+            lambda *worker: self.compute_feedback(context, *worker, overrides=overrides),
             state.workers,
             fakes,
             now.fake_labels,
@@ -183,10 +186,9 @@ class MDGAN(Strategy):
         feedback = torch.where(is_alive, feedback, 0.0)
         gradients = torch.einsum("kn,n...->k...", shares, feedback)
         generator = generator._replace(buffers=buffers)
-        generator = context.gan.apply_gradients(generator, pull(gradients.flatten(0, 1)))
-        if self.ema:
-            average = update_average(average, generator, self.ema)
-        return Server(generator, average)
+        gradients, overrides = pull(gradients.flatten(0, 1)), NO_OVERRIDES._replace(**now.scheduled)
+        generator = context.gan.apply_gradients(generator, gradients, overrides)
+        return Server(generator, context.gan.update_average(average, generator, overrides))
 
     # Functions of one worker
 
@@ -199,6 +201,7 @@ class MDGAN(Strategy):
         images: Tensor,
         labels: Tensor,
         keys: Tensor,
+        overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Player, Tensor, Metrics]:
         """Train the discriminator for L steps on X_d, then return the feedback on X_g.
 
@@ -209,7 +212,7 @@ class MDGAN(Strategy):
         losses = []
         for step in range(self.discriminator_steps):
             worker, loss = gan.update_discriminator(
-                worker, real, x_d, labels, keys[step], fake_labels[1]
+                worker, real, x_d, labels, keys[step], fake_labels[1], overrides
             )
             losses.append(loss)
         worker, feedback, generator_loss = gan.feedback(worker, x_g, fake_labels[0])
@@ -260,6 +263,7 @@ class MDGAN(Strategy):
             classes=classes,
             places=places.expand(steps, -1, -1),
             weights=(alive.float() / alive.sum()).to(device).expand(steps, -1),
+            scheduled=trees.to(self.scheduled(t, steps, num_batches=k), device),
         )
 
     # The state and the model
@@ -288,13 +292,3 @@ class MDGAN(Strategy):
             lambda server: trees.stack([Pair(server.generator, server.generator, server.average)]),
             state.server,
         )
-
-
-def batch_places(alive: Tensor, k: int) -> Tensor:
-    """Return the indices (N, 2) of each worker's X_g and X_d among the k batches.
-
-    As in section IV-B1, the n-th remaining worker gets X_g = X(n mod k + 1) and
-    X_d = X((n + 1) mod k + 1). These are two different batches if k > 1.
-    """
-    n = alive.long().cumsum(0)
-    return torch.stack([n % k, (n + 1) % k], 1)

@@ -1,10 +1,14 @@
 """Define the settings that all strategies share, and build a GAN from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
+from torch import Tensor
+
+from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
+from remuda.gan.schedules import Annealing, Schedule, decay
 from remuda.networks import Networks
 
 LossName = Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"]
@@ -36,6 +40,18 @@ class Settings:
     # Decay of the moving average of the generator's weights, 0 <= x < 1. Samples come from the
     # average; 0 = from the generator itself.
     ema: float = 0.0
+    # Instead of ema: half-life of the moving average, in images that the generator makes for its
+    # updates, >= 0; 0 = none.
+    ema_images: float = 0.0
+    # Limit of this half-life, as a fraction of the images made so far, >= 0; 0 = no limit.
+    ema_rampup: float = 0.0
+    # How learning rates, betas and penalties move to their final values.
+    annealing: Annealing = "none"
+    annealing_rounds: float = 0.0  # rounds until the final values, > 0 unless annealing = none
+    final_lr: float = 1.0  # fraction of both learning rates, >= 0
+    final_betas: tuple[float, ...] = ()  # of both players, 0 <= beta < 1; [] = unchanged
+    final_penalty: float = 1.0  # fraction of the weights of all penalties, >= 0
+    warmup_rounds: float = 0.0  # rounds in which both learning rates rise from 0, >= 0
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "discriminator_steps"):
@@ -67,6 +83,64 @@ class Settings:
                 f"the {self.loss} loss needs a Lipschitz critic: set strategy.lipschitz to clip, "
                 "penalty or spectral"
             )
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        changes = ("final_lr", "final_penalty", "annealing_rounds", "warmup_rounds")
+        for name in (*changes, "ema_images", "ema_rampup"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
+        final = self.final_betas
+        if len(final) not in (0, 2) or not all(0 <= beta < 1 for beta in final):
+            raise UserError(
+                f"strategy.final_betas must be two numbers in [0, 1) or empty, not {list(final)}"
+            )
+        is_changing = self.final_lr != 1 or self.final_penalty != 1 or bool(final)
+        if self.annealing == "none" and (is_changing or self.annealing_rounds):
+            raise UserError(
+                "strategy.final_lr, final_betas, final_penalty and annealing_rounds have no effect "
+                "without annealing: set strategy.annealing to linear or cosine"
+            )
+        if self.annealing != "none" and not (is_changing and self.annealing_rounds):
+            raise UserError(
+                f"strategy.annealing={self.annealing} needs to know how far and how long: set "
+                "strategy.annealing_rounds, and one of strategy.final_lr, final_betas and "
+                "final_penalty"
+            )
+        if self.ema and self.ema_images:
+            raise UserError(
+                "strategy.ema and strategy.ema_images set the same moving average: set one of them "
+                "to 0"
+            )
+        if self.ema_rampup and not self.ema_images:
+            raise UserError(
+                "strategy.ema_rampup limits strategy.ema_images: set that one too, or leave "
+                "strategy.ema_rampup at 0"
+            )
+
+    def scheduled(
+        self, t: int, num_steps: int, *, updates_per_step: int = 1, num_batches: int = 1
+    ) -> dict[str, Tensor]:
+        """Return the scheduled values of all steps in round t, as in ``Schedule.values``.
+
+        The generator makes ``num_batches`` batches for each of its updates.
+        """
+        schedule = Schedule(**{part.name: getattr(self, part.name) for part in fields(Schedule)})
+        return schedule.values(t, num_steps, updates_per_step, num_batches * self.batch_size)
+
+    def scheduled_rows(
+        self, engine: Engine, t: int, shape: tuple[int, int], updates_per_step: int = 1
+    ) -> dict[str, Tensor]:
+        """Return the scheduled values of round t as rows, (members, steps, batches per step, ...).
+
+        ``shape`` contains the numbers of steps and of batches per step.
+        """
+        values = self.scheduled(t, shape[0], updates_per_step=updates_per_step)
+        axes = len(engine.members), *shape
+        return {
+            name: value.to(engine.device)[None, :, None].expand(*axes, *value.shape[1:])
+            for name, value in values.items()
+        }
 
     def build_gan(self, networks: Networks, shape: tuple[int, ...], num_classes: int) -> GAN:
         """Build a GAN with these settings for images of this shape."""
@@ -84,7 +158,7 @@ class Settings:
             clip=self.clip,
             penalty=self.penalty,
             real_target=1.0 - self.label_smoothing,
-            ema=self.ema,
+            ema=decay(self.batch_size, self.ema_images) if self.ema_images else self.ema,
             shift=self.shift,
             cutout=self.cutout,
             colour=self.colour,

@@ -106,6 +106,28 @@ BAD = {
     "strategy.generator_betas must be two numbers in [0, 1)": {
         "strategy": {"generator_betas": [0.5, 1.0]}
     },
+    "strategy.final_lr must be at least 0, not -0.1": {
+        "strategy": {"annealing": "linear", "annealing_rounds": 3, "final_lr": -0.1}
+    },
+    "strategy.warmup_rounds must be at least 0, not nan": {
+        "strategy": {"warmup_rounds": float("nan")}
+    },
+    "strategy.final_betas must be two numbers in [0, 1) or empty, not [0.5]": {
+        "strategy": {"annealing": "cosine", "annealing_rounds": 3, "final_betas": [0.5]}
+    },
+    "strategy.final_lr, final_betas, final_penalty and annealing_rounds have no effect": {
+        "strategy": {"final_lr": 0.1}
+    },
+    "strategy.annealing=cosine needs to know how far": {
+        "strategy": {"annealing": "cosine", "annealing_rounds": 10}
+    },
+    "strategy.annealing=linear needs to know how far": {
+        "strategy": {"annealing": "linear", "final_lr": 0.0}
+    },
+    "strategy.ema and strategy.ema_images set the same": {
+        "strategy": {"ema": 0.9, "ema_images": 1000}
+    },
+    "strategy.ema_rampup limits strategy.ema_images": {"strategy": {"ema_rampup": 0.05}},
     "networks.width must be a multiple of 8, not 12": {"networks": {"width": 12}},
 }
 

@@ -67,12 +67,22 @@ def test_a_compiled_round_equals_the_eager_one(compiled_and_eager):
         assert torch.allclose(outs[0][name], outs[1][name], atol=1e-5), name
 
 
+SCHEDULE = dict(
+    annealing="cosine",
+    annealing_rounds=1.5,
+    final_lr=0.5,
+    final_betas=(0.3, 0.9),
+    final_penalty=0.1,
+    warmup_rounds=0.5,
+    ema_images=8.0,
+    ema_rampup=0.5,
+)
+
+
 def test_a_step_in_pieces_equals_the_whole_step():
     """Compile three critic updates with a gradient penalty and a generator update as two pieces."""
-    options = dict(
-        loss="wasserstein", generator_lr=1e-2, ema=0.5, shift=0.5, cutout=0.5, colour=0.5
-    )
-    strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options)
+    options = dict(loss="wasserstein", generator_lr=1e-2, shift=0.5, cutout=0.5, colour=0.5)
+    strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options, **SCHEDULE)
     # With a LeakyReLU, a neuron that has the same sign for all images has a gradient of 0 up to
     # rounding, and Adam would turn the rounding into whole steps.
     networks = MLP(latent=3, hidden=4, num_hidden=1, activation="tanh")
@@ -184,7 +194,7 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(loss):
         assert (a - b).norm() <= 0.02 * b.norm() + 1e-6, name
 
 
-CELLS = dict(skip_discriminator=1, mustangs="update")
+CELLS = dict(skip_discriminator=1, mustangs="update", warmup_rounds=1.5)
 POPULATIONS = dict(selection="none", population=2, mustangs="creation")
 
 

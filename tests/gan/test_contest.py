@@ -43,6 +43,7 @@ def turns(num, individuals=1, rivals=0, batch=6):
         keys,
         torch.full((num, individuals, 2), rivals),
         chosen,
+        {},
     )
 
 

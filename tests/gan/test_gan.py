@@ -6,7 +6,7 @@ import torch
 from remuda.data import DataConfig
 from remuda.data.datasets import load
 from remuda.data.images import to_unit
-from remuda.gan import GAN, LOSSES, Adam
+from remuda.gan import GAN, LOSSES, Adam, Overrides
 from remuda.gan.losses import class_loss, gradient_penalty
 from remuda.gan.players import apply
 from remuda.networks import ACGANMLP, DCGAN, MLP, ACGANMnist
@@ -244,6 +244,35 @@ def test_moving_average_by_hand_and_in_samples():
     assert not torch.equal(
         gan.sample(pair, noise, labels), gan.sample(pair._replace(average={}), noise, labels)
     )
+
+
+def test_scheduled_values_replace_the_settings():
+    """A step with overrides equals the step of a GAN with these settings."""
+    gan = make(loss="wasserstein", lipschitz="penalty", penalty=4.0, ema=0.5)
+    expected = make(loss="wasserstein", lipschitz="penalty", penalty=1.0, ema=0.9)
+    expected.generator_optimizer = Adam(5e-3, 0.1, 0.6, EPSILON)
+    expected.discriminator_optimizer = Adam(1e-2, 0.2, 0.7, EPSILON)
+    overrides = Overrides(
+        lr_factor=torch.tensor(0.5),
+        generator_betas=torch.tensor([0.1, 0.6]),
+        discriminator_betas=torch.tensor([0.2, 0.7]),
+        penalty_factor=torch.tensor(0.25),
+        ema_weight=torch.tensor(0.1),
+    )
+    ends = [
+        gan.step(gan.init(7), *inputs(gan, 2), overrides),
+        expected.step(expected.init(7), *inputs(gan, 2)),
+    ]
+    for (name, one), (_, other) in zip(*map(trees.named_leaves, ends), strict=True):
+        assert torch.allclose(one, other, atol=1e-6), name
+
+
+def test_a_factor_scales_a_pairs_own_learning_rate():
+    gan = make()
+    own = Overrides(generator_lr=torch.tensor(0.3), discriminator_lr=torch.tensor(0.2))
+    half = Overrides(torch.tensor(0.6), torch.tensor(0.4), lr_factor=torch.tensor(0.5))
+    ends = [gan.step(gan.init(7), *inputs(gan, 1), overrides) for overrides in (own, half)]
+    assert trees.equal(*ends)
 
 
 def test_weights_are_a_function_of_the_key():

@@ -1,7 +1,10 @@
+from functools import partial
+
 import pytest
 import torch
 
 from remuda.gan.optimizers import Adam
+from remuda.tensors import trees
 
 ADAM = Adam(0.1, 0.5, 0.9)
 
@@ -50,3 +53,26 @@ def test_a_rate_in_place_of_its_own():
     params, gradients = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([0.3, -5.0])}
     after, _ = ADAM.step(params, gradients, ADAM.init(params), torch.tensor(0.5))
     assert torch.allclose(after["w"], torch.tensor([0.5, -1.5]))
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_changing_betas_equal_torch(stacked):
+    """Corrections use the current betas, as in torch.optim.Adam; a beta may be 0."""
+    torch.manual_seed(0)
+    params = {"w": torch.randn(2, 3)}
+    theirs = params["w"].clone().requires_grad_()
+    optimizer = torch.optim.Adam([theirs], 0.1, (0.5, 0.9))
+    moments = ADAM.init(params)
+    if stacked:
+        params, moments = trees.stack([params] * 2), trees.stack([moments] * 2)
+    for betas in [(0.5, 0.9), (0.4, 0.95), (0.0, 0.99), (0.0, 0.99)]:
+        theirs.grad = torch.randn(2, 3)
+        optimizer.param_groups[0]["betas"] = betas
+        optimizer.step()
+        step = partial(ADAM.step, betas=torch.tensor(betas))
+        if stacked:
+            gradients = {"w": theirs.grad.expand(2, -1, -1)}
+            params, moments = torch.func.vmap(step)(params, gradients, moments)
+        else:
+            params, moments = step(params, {"w": theirs.grad}, moments)
+    assert torch.allclose(params["w"], theirs.detach().expand_as(params["w"]), atol=1e-6)

@@ -28,12 +28,14 @@ from remuda.tensors import trees
 
 NETWORKS = {"mlp": MLP(latent=6, hidden=12), "dcgan": DCGAN(latent=6, width=8)}
 GRIDS = {5: (1, 5), 6: (2, 3)}
+SCHEDULE = dict(annealing="cosine", annealing_rounds=1.5, final_lr=0.1, final_betas=(0.1, 0.9))
+SCHEDULE |= dict(ema_images=40.0, ema_rampup=0.5)
 MORE = [  # settings with other rows or other numbers of messages
     ("md-gan", 5, dict(swap_optimizer="carry", discriminator_steps=2, num_fake_batches=1)),
-    ("md-gan", 6, dict(lose_every=1, ema=0.9)),
+    ("md-gan", 6, dict(lose_every=1, **SCHEDULE)),
     ("fl-gan", 5, dict(sync="generator", fraction=0.5)),
     ("fl-gan", 6, dict(sync_optimizer="average", local_norms=True, ema=0.9)),
-    ("class-parallel", 5, dict(loss="wasserstein", discriminator_steps=2)),
+    ("class-parallel", 5, dict(loss="wasserstein", discriminator_steps=2, **SCHEDULE)),
     ("cellular", 6, dict(neighbourhood="moore", population=2, mixture_samples=8)),
 ]
 

@@ -12,8 +12,8 @@ from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
 from remuda.gan.players import apply
 from remuda.networks import DCGAN, MLP
+from remuda.population.exchange import batch_places
 from remuda.strategies import MDGAN, Standalone
-from remuda.strategies.md_gan import batch_places
 from remuda.tensors import random, trees
 
 SHAPE = (1, 8, 8)
@@ -112,6 +112,17 @@ def test_feedback_is_the_gradient_of_the_mean_loss_end_to_end(size, k, loss, net
     by_hand = context.gan.apply_gradients(generator, expected)
     for name, param in server.generator.params.items():
         assert torch.allclose(param, by_hand.params[name], atol=1e-5), name
+
+
+def test_half_lives_count_all_k_batches():
+    """With k = 3 batches of 4, an update makes 12 images: with this half-life, a weight of 1/2."""
+    strategy, context = make(num_fake_batches=3, ema_images=12.0)
+    engine = Stacked(3)
+    start = strategy.init(context, engine)
+    after, _ = strategy.round(context, engine, start, real(3, steps=1), 1)
+    for name, average in after.server.average.items():
+        old, new = (state.server.generator.params[name] for state in (start, after))
+        assert torch.allclose(average, (old + new) / 2, atol=1e-6), name
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
