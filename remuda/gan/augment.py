@@ -27,6 +27,7 @@ class Augmented(nn.Module):
         self.cutout = cutout  # side of the square, as a fraction of the image's side
         self.colour = colour  # strength of the changes of colour, 0 to 1
         self.register_buffer("key", torch.randint(1 << 62, ()))
+        self.joins_always = getattr(network, "joins_always", False)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         if self.training:

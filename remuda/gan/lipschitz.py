@@ -3,6 +3,8 @@
 The third method, the gradient penalty, is part of the loss (see remuda.gan.objective).
 """
 
+from collections import defaultdict
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -22,9 +24,17 @@ class SpectralNorm(nn.Module):
     wrapper works with any network.
     """
 
+    num_batches = 1  # see remuda.networks.batches
+    # Two passes would run two power iterations, one pass over both batches runs one. So that all
+    # devices compute the same, there is always one pass.
+    joins_always = True
+
     def __init__(self, network: nn.Module):
         super().__init__()
         self.network = network
+        # The names of all matrices, by their shape. Matrices of one shape are normalised together:
+        # a network has many small ones, and on a GPU the number of operations counts.
+        self.groups: dict[tuple[int, int], list[str]] = defaultdict(list)
         for name, weight in network.named_parameters():
             if weight.ndim > 1:
                 if not weight.any():
@@ -32,25 +42,37 @@ class SpectralNorm(nn.Module):
                         f"spectral normalisation cannot divide the weights of {name}, because they "
                         "start at 0: set strategy.lipschitz=none or networks.name=wcgan"
                     )
+                self.groups[weight.shape[0], weight[0].numel()].append(name)
                 vector = torch.randn(weight.shape[0])
                 self.register_buffer(_buffer_name(name), vector / vector.norm())
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        normalised = {
-            name: weight / self._largest_singular_value(name, weight) if weight.ndim > 1 else weight
-            for name, weight in self.network.named_parameters()
-        }
+        weights, normalised = dict(self.network.named_parameters()), {}
+        for names in self.groups.values():
+            matrices = torch.stack([weights[name].flatten(1) for name in names])
+            divided = matrices / self._largest_singular_values(names, matrices)[:, None, None]
+            for name, matrix in zip(names, divided.unbind(), strict=True):
+                normalised[name] = matrix.reshape(weights[name].shape)
         return functional_call(self.network, normalised, (images, labels))
 
-    def _largest_singular_value(self, name: str, weight: Tensor) -> Tensor:
-        matrix = weight.flatten(1)
-        left = getattr(self, _buffer_name(name))
+    def _largest_singular_values(self, names: list[str], matrices: Tensor) -> Tensor:
+        """Return one number per matrix (n, rows, columns), and improve the singular vectors."""
+        buffers = [getattr(self, _buffer_name(name)) for name in names]
         with torch.no_grad():  # gradients treat singular vectors as constants
-            fixed = matrix.detach()
-            right = _unit(fixed.T @ left)
-            improved = _unit(fixed @ right)
-            left.copy_(improved)
-        return torch.dot(improved, matrix @ right)
+            fixed = matrices.detach()
+            right = _unit(_products(fixed.mT, torch.stack(buffers)))
+            left = _unit(_products(fixed, right))
+            for buffer, vector in zip(buffers, left.unbind(), strict=True):
+                buffer.copy_(vector)
+        return (_products(matrices, right) * left).sum(1)
+
+
+def _products(matrices: Tensor, vectors: Tensor) -> Tensor:
+    """Multiply each matrix (n, rows, columns) by its vector (n, columns)."""
+    if torch.compiler.is_dynamo_compiling():
+        # A sum stays in full precision and becomes part of a larger operation.
+        return (matrices * vectors[:, None]).sum(2)
+    return (matrices @ vectors[:, :, None])[:, :, 0]
 
 
 def vector_names(network: nn.Module) -> set[str]:
@@ -71,5 +93,5 @@ def _buffer_name(parameter: str) -> str:
     return "left_" + parameter.replace(".", "_")
 
 
-def _unit(vector: Tensor) -> Tensor:
-    return vector / (vector.norm() + 1e-12)
+def _unit(vectors: Tensor) -> Tensor:
+    return vectors / (vectors.norm(dim=1, keepdim=True) + 1e-12)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from remuda.networks.dcgan import DCGAN, WCGAN
     from remuda.networks.mlp import MLP
     from remuda.networks.r3gan import R3GAN
+    from remuda.networks.resnet import SAGAN, ResNet
 
 NETWORKS: Choices[type["Networks"]] = Choices(
     {
@@ -21,6 +22,8 @@ NETWORKS: Choices[type["Networks"]] = Choices(
         "acgan-cifar10": "remuda.networks.acgan:ACGANCifar10",
         "acgan-celeba": "remuda.networks.acgan:ACGANCelebA",
         "r3gan": "remuda.networks.r3gan:R3GAN",
+        "resnet": "remuda.networks.resnet:ResNet",
+        "sagan": "remuda.networks.resnet:SAGAN",
     }
 )
 
@@ -30,11 +33,13 @@ __all__ = [
     "MLP",
     "NETWORKS",
     "R3GAN",
+    "SAGAN",
     "WCGAN",
     "ACGANCelebA",
     "ACGANCifar10",
     "ACGANMnist",
     "Networks",
+    "ResNet",
     "count_parameters",
 ]
 
@@ -46,5 +51,6 @@ __getattr__, __dir__ = lazy_exports(
         "dcgan": ["DCGAN", "WCGAN"],
         "mlp": ["MLP"],
         "r3gan": ["R3GAN"],
+        "resnet": ["SAGAN", "ResNet"],
     },
 )

@@ -39,8 +39,6 @@ class ACGAN(Networks):
 class ACGANMLP(ACGAN):
     """Build two networks of three linear layers, for images of any shape and for points."""
 
-    auxiliary: ClassVar[bool] = True
-
     conditional: bool = True  # must be true
     hidden: int = 512  # neurons in a hidden layer, >= 1
     num_hidden: int = 2  # hidden layers, >= 1
@@ -51,6 +49,10 @@ class ACGANMLP(ACGAN):
         _check_conditional(self)
         if self.hidden < 1 or self.num_hidden < 1:
             raise UserError("networks.hidden and networks.num_hidden must be at least 1")
+
+    @property
+    def auxiliary(self) -> bool:
+        return True
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         widths = [self.latent, *[self.hidden] * self.num_hidden, math.prod(shape)]
@@ -137,8 +139,6 @@ class Convolutional(ACGAN):
 class Auxiliary(Convolutional):
     """Add classes and minibatch discrimination to the networks, for MNIST and CIFAR-10."""
 
-    auxiliary: ClassVar[bool] = True
-
     conditional: bool = True  # must be true
     # number of features that minibatch discrimination adds to an image, >= 0; 0 = off
     minibatch_kernels: int = 32
@@ -159,6 +159,10 @@ class Auxiliary(Convolutional):
                 f"evenly: choose a power of 2 up to {WIDTHS[-1]}, or learned projections with "
                 "networks.minibatch_dims"
             )
+
+    @property
+    def auxiliary(self) -> bool:
+        return True
 
     def _minibatch(self) -> tuple[int, int]:
         return self.minibatch_kernels, self.minibatch_dims

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import nn
 
@@ -19,12 +18,10 @@ class Networks(ABC):
     papers' tables end with a sigmoid; here it is part of the losses, where it is numerically
     stable. Unconditional networks ignore the labels.
 
-    If ``auxiliary`` is set, the discriminator has an auxiliary classifier. It ignores the labels
+    If ``auxiliary`` is true, the discriminator has an auxiliary classifier. It ignores the labels
     and returns (b, 1 + num_classes). Column 0 is the number above; the other columns are class
     logits.
     """
-
-    auxiliary: ClassVar[bool] = False
 
     latent: int = 100  # length of the noise vector, >= 1
     conditional: bool = False  # whether the generator also receives the one-hot label
@@ -32,6 +29,11 @@ class Networks(ABC):
     def __post_init__(self) -> None:
         if self.latent < 1:
             raise UserError(f"networks.latent must be at least 1, not {self.latent}")
+
+    @property
+    def auxiliary(self) -> bool:
+        """Whether the discriminator has an auxiliary classifier."""
+        return False
 
     @abstractmethod
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:

@@ -80,6 +80,8 @@ def weight_gradient(
     """
     members, images, _, _, depth = x.shape
     out_height, out_width, channels = g.shape[2:]
+    if members == 1 and min(depth, channels) >= 16 and tile is None:
+        return _library_weight_gradient(x[0], g[0], size, stride, padding)[None]
     if stride == 1 and channels < depth:  # gather the tensor with fewer channels
         flipped = weight_gradient(g, x, size, 1, size - 1 - padding, tile, parts)
         return flipped.flip(3, 4).transpose(1, 2).contiguous()
@@ -100,6 +102,21 @@ def weight_gradient(
         tile,
     )
     return result.squeeze(0) if parts == 1 else result.sum(0).to(x.dtype)
+
+
+def _library_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    """Return the weight gradient of one member, (out, in, k, k), computed by cuDNN.
+
+    cuDNN needs half the time of our program for one member: 123 instead of 239 us for 256 -> 256
+    channels and 64 images of 32x32 pixels. For ten members, one after the other, it needs more.
+    """
+    g, x = g.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2)
+    like = x.new_empty(1).expand(g.shape[1], x.shape[1], size, size)  # only its shape is used
+    geometry = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1
+    gradients = torch.ops.aten.convolution_backward(
+        g, x, like, None, *geometry, [False, True, False]
+    )
+    return gradients[1].contiguous()
 
 
 def _precision(x: Tensor) -> str:

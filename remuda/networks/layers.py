@@ -96,8 +96,8 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     num_batches = 1  # see remuda.networks.batches
 
-    def __init__(self, num_features: int, eps: float):
-        super().__init__(num_features, eps=eps, momentum=MOMENTUM)
+    def __init__(self, num_features: int, eps: float, *, affine: bool = True):
+        super().__init__(num_features, eps=eps, momentum=MOMENTUM, affine=affine)
         self.num_batches_tracked = None
 
     def forward(self, input: Tensor) -> Tensor:
@@ -128,8 +128,12 @@ class BatchNorm2d(nn.BatchNorm2d):
             self._update_running(mean.detach(), var.detach(), wide[0].numel() // wide.shape[-1])
         else:
             mean, var = cast(Tensor, self.running_mean)[None], cast(Tensor, self.running_var)[None]
-        scale = self.weight * torch.rsqrt(var + self.eps)  # (num_batches, C)
-        shift = self.bias - mean * scale
+        scale = torch.rsqrt(var + self.eps)  # (num_batches, C)
+        if self.affine:
+            scale = self.weight * scale
+        shift = -mean * scale
+        if self.affine:
+            shift = self.bias + shift
         normalised = wide * scale[:, None, None, None] + shift[:, None, None, None]
         return normalised.flatten(0, 1).to(input.dtype)
 

@@ -8,7 +8,7 @@ from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
-from remuda.networks import DCGAN, MLP, R3GAN
+from remuda.networks import DCGAN, MLP, R3GAN, SAGAN
 from remuda.networks.acgan import ACGANMLP
 from remuda.strategies import MEMBER_NOUNS, STRATEGIES
 from remuda.tensors import trees
@@ -26,6 +26,9 @@ NETWORKS = {
     "dcgan": DCGAN(latent=6, width=8),
     "acgan-mlp": ACGANMLP(latent=6, hidden=12),
     "r3gan": R3GAN(latent=6, width=4, blocks=1, group_width=4, conditional=True),
+    "sagan": SAGAN(
+        latent=6, width=4, discriminator_width=4, attention_size=4, conditional=True, head="ac-gan"
+    ),
 }
 # A choice between equals may depend on the last bit, so engines are compared without choices.
 UNDECIDED = {"cellular": dict(selection="none", replacement="always")}

@@ -56,7 +56,10 @@ def by_hand(gan, real, labels, noise, keys):
     for k in range(len(real)):
         fakes = generator(noise[k], labels[k])
         d_optimizer.zero_grad()
+        vectors = {n: b.clone() for n, b in discriminator.named_buffers() if "left_" in n}
         on_real, names_of_real = split(gan, discriminator(real[k], labels[k]), labels[k])
+        # Both batches see the same weights: an update runs one power iteration.
+        discriminator.load_state_dict(vectors, strict=False)
         on_fakes, names_of_fakes = split(gan, discriminator(fakes.detach(), labels[k]), labels[k])
         loss = (
             gan.loss.discriminator(on_real, on_fakes, gan.real_target)

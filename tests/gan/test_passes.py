@@ -10,9 +10,11 @@ from remuda.networks import (
     DCGAN,
     MLP,
     R3GAN,
+    SAGAN,
     WCGAN,
     ACGANCelebA,
     ACGANMnist,
+    ResNet,
     layers,
 )
 from remuda.networks.batches import for_batches
@@ -28,6 +30,11 @@ NETWORKS = {
     "learned kernels": ACGANMnist(latent=5, minibatch_kernels=3, minibatch_dims=2),
     "acgan-celeba": ACGANCelebA(latent=5),
     "r3gan": R3GAN(latent=5, width=8, blocks=1, group_width=4, conditional=True),
+    "resnet": ResNet(latent=5, width=8, discriminator_width=4),
+    "projection": ResNet(latent=5, width=8, discriminator_width=4, conditional=True),
+    "sagan": SAGAN(
+        latent=5, width=8, discriminator_width=8, attention_size=4, conditional=True, head="ac-gan"
+    ),
 }
 LABELS, FAKE_LABELS = torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1, 0])
 KEY = torch.tensor(11)
@@ -81,7 +88,7 @@ def test_one_pass_equals_two(name, loss, lipschitz, augmentation, monkeypatch):
     calls = []
     assert gan.joint is not None
     forward = gan.joint.register_forward_hook(lambda *_: calls.append("joint"))
-    monkeypatch.setattr(players, "_joins", lambda device: True)
+    monkeypatch.setattr(players, "_joins", lambda joint, device: True)
     one = gan.update_discriminator(player, *arguments)
     forward.remove()
     assert calls == ["joint"]
@@ -96,7 +103,7 @@ def test_batches_of_different_sizes_take_two_passes(monkeypatch):
     player, real, fakes = gan.init(7).discriminator, images(4, 1, 8, 8), images(2, 1, 8, 8)
     arguments = real.float(), fakes.float(), LABELS, KEY, FAKE_LABELS[:2]
     expected = gan.update_discriminator(player, *arguments)
-    monkeypatch.setattr(players, "_joins", lambda device: True)
+    monkeypatch.setattr(players, "_joins", lambda joint, device: True)
     assert trees.equal(gan.update_discriminator(player, *arguments), expected)
 
 
@@ -117,12 +124,23 @@ def test_unknown_layers_take_two_passes(layer):
     assert for_batches(nn.Sequential(nn.Linear(3, 4), layer), 2) is None
 
 
-def test_subclasses_and_shared_power_iterations_take_two_passes():
+def test_subclasses_take_two_passes():
     known = MLP().discriminator((1, 8, 8), 0)
     joint = for_batches(known, 2)
     assert joint is not None and joint.num_batches == 2 and known.num_batches == 1
     assert for_batches(OwnDiscriminator(known.layers, 0), 2) is None
-    assert make(MLP(), lipschitz="spectral").joint is None
+
+
+@pytest.mark.parametrize("augmentation", [{}, AUGMENTATION], ids=str)
+def test_an_update_runs_one_power_iteration(augmentation):
+    """So it needs a single pass, on every device."""
+    gan = make(NETWORKS["dcgan"], "hinge", lipschitz="spectral", **augmentation)
+    player, real = gan.init(7).discriminator, images(4, 1, 8, 8, dtype=torch.float32)
+    name = next(name for name in player.buffers if name.endswith("left_output_weight"))
+    matrix = player.params[name.replace("left_output_weight", "network.output.weight")]
+    improved = matrix @ (matrix.T @ player.buffers[name])
+    after, _ = gan.update_discriminator(player, real, -real, LABELS, KEY)
+    torch.testing.assert_close(after.buffers[name], improved / improved.norm())
 
 
 @pytest.mark.parametrize(
@@ -134,6 +152,9 @@ def test_subclasses_and_shared_power_iterations_take_two_passes():
         ("batch norm and channel means", {}),
         ("learned kernels", dict(loss="wasserstein", lipschitz="penalty")),
         ("r3gan", dict(loss="wasserstein", lipschitz="penalty")),
+        ("resnet", dict(loss="wasserstein", lipschitz="penalty")),
+        ("projection", dict(loss="hinge", lipschitz="spectral", **AUGMENTATION)),
+        ("sagan", dict(loss="wasserstein", lipschitz="penalty")),
     ],
 )
 def test_a_compiled_step_equals_the_plain_one(name, options, monkeypatch):
@@ -145,7 +166,7 @@ def test_a_compiled_step_equals_the_plain_one(name, options, monkeypatch):
     arguments = pairs, real, labels, noise, keys
     expected = [gan.step(*trees.row(arguments, i)) for i in range(2)]
     monkeypatch.setattr(layers, "is_compiled", lambda: True)
-    monkeypatch.setattr(players, "_joins", lambda device: True)
+    monkeypatch.setattr(players, "_joins", lambda joint, device: True)
     found = calculus.stacked(gan.step)(*arguments)
     for i in range(2):
         assert_close(trees.row(found, i), expected[i], 1e-5)

@@ -1,0 +1,208 @@
+"""Build the residual pairs of SNGAN, of the projection discriminator and of SAGAN.
+
+T. Miyato et al., "Spectral normalization for generative adversarial networks", tables 3 to 6.
+T. Miyato, M. Koyama, "cGANs with projection discriminator". H. Zhang et al., "Self-attention
+generative adversarial networks".
+
+The image size determines the number of blocks: the generator starts from a map whose shorter side
+is about 4 pixels, and every block doubles it. docs/networks.md lists the layers, and the
+differences from the papers.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from remuda.errors import UserError
+from remuda.networks.base import Networks
+from remuda.networks.layers import (
+    BatchNorm2d,
+    Conv2d,
+    Unflatten,
+    channels_first,
+    channels_last,
+    one_hot,
+)
+from remuda.networks.residual import EPSILON, DownBlock, SelfAttention, UpBlock, chosen, wide
+
+SHORTEST = 4  # pixels of the shorter side of the generator's first map, at least
+CONSTANT = 3  # up to this many doublings, all blocks have the same width
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResNet(Networks):
+    """Build a residual generator with BatchNorm and a residual discriminator without it."""
+
+    latent: int = 128
+    # channels of the generator, a multiple of 4; from 64x64 pixels, width * 4 down to width / 4
+    width: int = 256
+    # channels of the discriminator, a multiple of 2; from 64x64 pixels, / 2 up to * 8
+    discriminator_width: int = 128
+    # conditional only: how the discriminator uses labels. projection: it compares its features with
+    # a vector for the image's label; ac-gan: it classifies images
+    head: Literal["projection", "ac-gan"] = "projection"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width < 4 or self.width % 4:
+            raise UserError(f"networks.width must be a multiple of 4, not {self.width}")
+        if self.discriminator_width < 2 or self.discriminator_width % 2:
+            raise UserError(
+                "networks.discriminator_width must be a multiple of 2, not "
+                f"{self.discriminator_width}"
+            )
+
+    @property
+    def auxiliary(self) -> bool:
+        return self.conditional and self.head == "ac-gan"
+
+    def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        num_doublings = doublings(shape)
+        widths = [self.width] * (num_doublings + 1)
+        if num_doublings > CONSTANT:
+            powers = reversed(range(num_doublings + 1))
+            widths = [min(4 * self.width, self.width // 4 * 2**power) for power in powers]
+        num_labels = num_classes if self.conditional else 0
+        return _initialised(Generator(self, widths, shape, num_labels))
+
+    def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        num_halvings = doublings(shape)
+        widths, pooled = [self.discriminator_width] * 4, [True, True, False, False]
+        if num_halvings < 2:
+            pooled = [True, False, False, False]
+        if num_halvings > CONSTANT:
+            start, count = self.discriminator_width // 2, num_halvings + 1
+            widths = [min(16 * start, start * 2**power) for power in range(count)]
+            pooled = [True] * num_halvings + [False]
+        num_labels = num_classes if self.conditional else 0
+        return _initialised(Discriminator(self, widths, pooled, shape, num_labels))
+
+    def attends(self, height: int, width: int) -> bool:
+        """Return whether self-attention follows a block whose output has this size."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAGAN(ResNet):
+    """Add self-attention to both networks, after one block each."""
+
+    # attention is at the largest feature map whose shorter side is at most this long, >= 4
+    attention_size: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.attention_size < 4:
+            raise UserError(
+                f"networks.attention_size must be at least 4, not {self.attention_size}"
+            )
+
+    def attends(self, height: int, width: int) -> bool:
+        return min(height, width) <= self.attention_size < 2 * min(height, width)
+
+
+class Generator(nn.Module):
+    """Enlarge a linear layer's output with residual blocks."""
+
+    def __init__(self, net: ResNet, widths: list[int], shape: tuple[int, ...], num_labels: int):
+        super().__init__()
+        self.num_labels = num_labels
+        scale = 2 ** (len(widths) - 1)
+        height, width = shape[1] // scale, shape[2] // scale
+        self.input = nn.Linear(net.latent, widths[0] * height * width)
+        self.unflatten = Unflatten(widths[0], height, width)
+        self.blocks = nn.ModuleList(UpBlock(*pair, num_labels) for pair in pairwise(widths))
+        attentions: list[nn.Module] = []
+        for channels in widths[1:]:
+            height, width = 2 * height, 2 * width
+            attends = net.attends(height, width)
+            attentions.append(SelfAttention(channels) if attends else nn.Identity())
+        self.attentions = nn.ModuleList(attentions)
+        self.norm = BatchNorm2d(widths[-1], EPSILON)
+        self.output = Conv2d(widths[-1], shape[0])
+
+    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
+        classes = one_hot(labels, self.num_labels)
+        images = self.unflatten(self.input(noise))
+        for block, attention in zip(self.blocks, self.attentions, strict=True):
+            images = attention(block(images, classes))
+        return channels_first(torch.tanh(self.output(self.norm(images).relu())))
+
+
+class Discriminator(nn.Module):
+    """Shrink images with residual blocks, sum the features over all pixels, and weigh them.
+
+    With the projection head, the output is linear in the features plus their product with the
+    vector of the label.
+    """
+
+    num_batches = 1  # see remuda.networks.batches
+
+    def __init__(
+        self,
+        net: ResNet,
+        widths: list[int],
+        pooled: list[bool],
+        shape: tuple[int, ...],
+        num_labels: int,
+    ):
+        super().__init__()
+        channels, height, width = shape
+        blocks: list[nn.Module] = []
+        attentions: list[nn.Module] = []
+        for (before, after), is_pooled in zip(pairwise([channels, *widths]), pooled, strict=True):
+            blocks.append(DownBlock(before, after, pooled=is_pooled, first=not blocks))
+            if is_pooled:
+                height, width = height // 2, width // 2
+            attends = is_pooled and net.attends(height, width)
+            attentions.append(SelfAttention(after) if attends else nn.Identity())
+        self.blocks, self.attentions = nn.ModuleList(blocks), nn.ModuleList(attentions)
+        self.auxiliary, self.num_labels = net.auxiliary, num_labels
+        self.output = nn.Linear(widths[-1], 1 + num_labels if net.auxiliary else 1)
+        self.embedding = None
+        if num_labels and not net.auxiliary:
+            self.embedding = nn.Parameter(torch.empty(num_labels, widths[-1]))
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        images = channels_last(images)
+        for block, attention in zip(self.blocks, self.attentions, strict=True):
+            images = attention(block(images))
+        features = channels_first(images).relu().sum((2, 3), dtype=wide(images))
+        outputs = self.output(features)
+        if self.auxiliary:
+            return outputs
+        outputs = outputs[:, 0]
+        if self.embedding is None:
+            return outputs
+        vectors = chosen(one_hot(labels, self.num_labels), self.embedding)
+        return outputs + (features * vectors).sum(1)
+
+
+def doublings(shape: tuple[int, ...]) -> int:
+    """Return how often both sides of an image can be halved, down to ``SHORTEST`` pixels."""
+    _, height, width = shape
+    count = 0
+    while height % 2 == 0 and width % 2 == 0 and min(height, width) >= 2 * SHORTEST:
+        height, width, count = height // 2, width // 2, count + 1
+    if not count:
+        raise UserError(
+            f"a residual pair needs images whose sides are even and at least {2 * SHORTEST} "
+            f"pixels long, not {shape[1]}x{shape[2]}: set data.size, or networks.name=mlp"
+        )
+    return count
+
+
+def _initialised(network: nn.Module) -> nn.Module:
+    """Draw weights as Miyato et al. do: Glorot uniform, with gain sqrt(2) in a block's branch."""
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            in_branch = ".conv" in name
+            nn.init.xavier_uniform_(module.weight, math.sqrt(2) if in_branch else 1.0)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    if isinstance(network, Discriminator) and network.embedding is not None:
+        nn.init.xavier_uniform_(network.embedding)
+    return network
