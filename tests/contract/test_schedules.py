@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from remuda.errors import UserError
 from remuda.strategies import STRATEGIES
 from remuda.tensors import trees
 from tests.contract.test_contract import ENGINES, UNDECIDED, Small
@@ -70,3 +71,10 @@ def test_a_learning_rate_of_0_stops_every_network(toy_data, strategy, engine):
     generators = small.strategy.generators(small.engine, states[1])
     for name, average in generators.average.items():
         assert torch.equal(average, generators.generator.params[name]), name
+
+
+def test_a_schedule_of_a_penalty_needs_a_penalty(toy_data):
+    settings = dict(annealing="linear", annealing_rounds=2.0, final_penalty=0.5)
+    Small(toy_data, "standalone", "stacked-loop", loss="wasserstein", **settings)
+    with pytest.raises(UserError, match="final_penalty has no effect"):
+        Small(toy_data, "standalone", "stacked-loop", **settings)

@@ -1,9 +1,11 @@
 """All against all by a double loop; opponents, learning rates and drawn losses."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from remuda.gan import GAN, LOSSES, Adam, Pair
+from remuda.gan import GAN, LOSSES, Adam, Overrides, Pair
 from remuda.gan.contest import Contest, Sides, Turns
 from remuda.gan.losses import MUSTANGS, drawn_loss
 from remuda.gan.players import apply
@@ -94,6 +96,26 @@ def test_losses_are_those_that_are_trained(networks, settings):
             # In training, the second batch uses the buffers that the first has changed.
             if networks != "dcgan":
                 assert torch.isclose(of_d[j, i], cost, atol=1e-5)
+
+
+def test_a_scheduled_penalty_counts_in_evaluations_as_in_training():
+    game = contest(loss=LOSSES["wasserstein"], lipschitz="penalty")
+    game = replace(game, penalty_factor=0.25)
+    sides = game.new_individuals([1])
+    images, labels, noise = (leaf[0] for leaf in turns(1)[:3])
+    key, players = torch.tensor(8), (sides.generators.player, sides.discriminators.player)
+    _, of_discriminators = game.losses(*players, images, labels, noise, key)
+    generator, discriminator = (trees.row(player, 0) for player in players)
+    fakes, _, _ = game.gan.generate(generator, noise, labels)
+    _, cost = game.gan.update_discriminator(
+        discriminator,
+        images,
+        fakes,
+        labels,
+        key,
+        overrides=Overrides(penalty_factor=torch.tensor(0.25)),
+    )
+    assert torch.isclose(of_discriminators[0, 0], cost, atol=1e-5)
 
 
 def test_fitness_is_a_measure_of_the_losses():
