@@ -5,6 +5,10 @@ from torch import Tensor, nn
 
 from remuda.tensors import random
 
+# Values of draws for images that do not receive a change.
+NO_CHANGE = 0.5  # the middle of the range of shifts and colours
+OUTSIDE = 2.0  # a centre so far outside the image that nothing is cut
+
 
 class Augmented(nn.Module):
     """Change every image at random before the discriminator receives it.
@@ -13,21 +17,33 @@ class Augmented(nn.Module):
     zero. Each pass draws new changes for every image. Fakes are treated like real images, and
     gradients flow through the changes, so the generator does not learn to imitate them. As in
     dropout, the random stream is a buffer that advances with every pass.
+
+    If the augmentation is adaptive (Karras et al. 2020), each image receives each change with the
+    probability in the buffer ``ada_probability``, which ``adapted`` updates.
     """
 
     key: Tensor
+    ada_probability: Tensor  # exists only if the augmentation is adaptive
     num_batches = 1  # see remuda.networks.batches
 
     def __init__(
-        self, network: nn.Module, shift: float = 0.0, cutout: float = 0.0, colour: float = 0.0
+        self,
+        network: nn.Module,
+        shift: float = 0.0,
+        cutout: float = 0.0,
+        colour: float = 0.0,
+        is_adaptive: bool = False,
     ):
         super().__init__()
         self.network = network
         self.shift = shift  # largest shift, as a fraction of the image's side
         self.cutout = cutout  # side of the square, as a fraction of the image's side
         self.colour = colour  # strength of the changes of colour, 0 to 1
+        self.is_adaptive = is_adaptive
         self.register_buffer("key", torch.randint(1 << 62, ()))
         self.joins_always = getattr(network, "joins_always", False)
+        if is_adaptive:
+            self.register_buffer("ada_probability", torch.zeros(()))
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         if self.training:
@@ -36,19 +52,46 @@ class Augmented(nn.Module):
 
     def augment(self, images: Tensor) -> Tensor:
         """Return the images (b, C, H, W) with new random changes, and advance the stream."""
+        shift, cutout, colour = self._draw(len(images))
+        if self.colour:
+            images = recoloured(images, colour, self.colour)
+        if self.shift:
+            images = shifted(images, shift, self.shift)
+        if self.cutout:
+            images = cut(images, cutout, self.cutout)
+        return images
+
+    def _draw(self, num_images: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the draws for the shift (2, b), the cut (2, b) and the colour (3, b)."""
         *keys, after = random.chain(self.key, self.num_batches)
-        # Changes of colour come last, so shifts and cuts do not depend on them.
+        # A longer draw starts with the shorter one, so shifts and cuts do not depend on the rest.
         num_draws = 7 if self.colour else 4
-        draws = random.uniform(torch.stack(keys), (num_draws, len(images) // self.num_batches))
+        if self.is_adaptive:
+            num_draws = 12
+        draws = random.uniform(torch.stack(keys), (num_draws, num_images // self.num_batches))
         self.key.copy_(after)
         draws = draws.transpose(0, 1).flatten(1)  # (draws, images)
-        if self.colour:
-            images = recoloured(images, draws[4:], self.colour)
-        if self.shift:
-            images = shifted(images, draws[:2], self.shift)
-        if self.cutout:
-            images = cut(images, draws[2:4], self.cutout)
-        return images
+        shift, cutout, colour = draws[:2], draws[2:4], draws[4:7]
+        if self.is_adaptive:
+            is_applied = draws[7:] < self.ada_probability  # (changes, images)
+            shift = shift.where(is_applied[0], NO_CHANGE)
+            cutout = cutout.where(is_applied[1], OUTSIDE)
+            colour = colour.where(is_applied[2:], NO_CHANGE)
+        return shift, cutout, colour
+
+
+def adapted(
+    buffers: dict[str, Tensor], signs: Tensor, target: float, num_images: float
+) -> dict[str, Tensor]:
+    """Return the buffers with the probability of changes after one update of the discriminator.
+
+    ``signs`` (b,) are 1 for real images that the discriminator takes for real, -1 for the others.
+    A mean above the target is a sign of memorising, and raises the probability by b / num_images.
+    A mean below the target lowers it.
+    """
+    step = (signs.float().mean() - target).sign() * (len(signs) / num_images)
+    probability = (buffers["ada_probability"] + step).clamp(0.0, 1.0)
+    return buffers | {"ada_probability": probability}
 
 
 def recoloured(images: Tensor, draws: Tensor, strength: float) -> Tensor:
@@ -62,9 +105,14 @@ def recoloured(images: Tensor, draws: Tensor, strength: float) -> Tensor:
     images = images + 0.5 * _per_image(brightness)
     if images.shape[1] > 1:
         grey = images.mean(1, keepdim=True)
-        images = grey + (images - grey) * _per_image(1.0 + saturation)
-    mean = images.mean((1, 2, 3), keepdim=True)
-    return mean + (images - mean) * _per_image(1.0 + 0.5 * contrast)
+        images = _scaled(images, grey, 1.0 + saturation)
+    return _scaled(images, images.mean((1, 2, 3), keepdim=True), 1.0 + 0.5 * contrast)
+
+
+def _scaled(images: Tensor, centres: Tensor, factors: Tensor) -> Tensor:
+    """Multiply the distances from the centres by factors (b,); a factor of 1 changes no bit."""
+    factors = _per_image(factors)
+    return factors * images + (1.0 - factors) * centres
 
 
 def _per_image(numbers: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from remuda.gan import players
-from remuda.gan.augment import Augmented
+from remuda.gan.augment import Augmented, adapted
 from remuda.gan.lipschitz import SpectralNorm, clip
 from remuda.gan.losses import Loss
 from remuda.gan.objective import Critic, GeneratorLoss, Objective
@@ -48,6 +48,8 @@ class GAN:
     shift: float = 0.0  # largest shift of the discriminator's images, as a fraction of the side
     cutout: float = 0.0  # side of the square cut out of these images, as a fraction
     colour: float = 0.0  # strength of the random changes of their colours, 0 to 1
+    ada_target: float = 0.0  # adaptive augmentation: target of E sign(D(x)); 0 = not adaptive
+    ada_images: float = 500_000  # real images in which its probability can rise from 0 to 1
 
     objective: Objective = field(init=False, repr=False)
     # These modules only define the structure; the weights are always arguments.
@@ -77,7 +79,8 @@ class GAN:
             if self.lipschitz == "spectral":
                 discriminator = SpectralNorm(discriminator)
             if self.shift or self.cutout or self.colour:
-                discriminator = Augmented(discriminator, self.shift, self.cutout, self.colour)
+                changes = self.shift, self.cutout, self.colour
+                discriminator = Augmented(discriminator, *changes, self.ada_target > 0)
         return generator, discriminator
 
     def init(self, key: int) -> Pair:
@@ -189,6 +192,9 @@ class GAN:
                 critic = self.critic(params, buffers)
                 penalties = self.objective.penalties(critic, real, fakes, labels, key)
                 value = value + overrides.scale_penalties(penalties)
+            if self.ada_target:
+                signs = self.objective.signs(on_real, on_fakes)
+                buffers = adapted(buffers, signs, self.ada_target, self.ada_images)
             return value, buffers
 
         value, buffers, gradients = calculus.value_and_grad(loss, discriminator.params)

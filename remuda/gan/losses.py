@@ -22,6 +22,9 @@ class Loss(NamedTuple):
     generator: Callable[[Tensor], Tensor]  # (fake outputs) -> scalar
     has_targets: bool  # whether label smoothing applies
     needs_lipschitz: bool = False  # whether the critic must be kept Lipschitz
+    # the output between those for real images and for fakes; None if only differences of outputs
+    # have a meaning
+    boundary: float | None = 0.0
 
 
 def cross_entropy(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
@@ -73,9 +76,15 @@ def hinge_discriminator(real: Tensor, fake: Tensor, real_target: float) -> Tenso
 LOSSES: dict[str, Loss] = {
     "non-saturating": Loss(cross_entropy, non_saturating, has_targets=True),
     "minimax": Loss(cross_entropy, minimax, has_targets=True),
-    "least-squares": Loss(least_squares_discriminator, least_squares_generator, has_targets=True),
+    "least-squares": Loss(
+        least_squares_discriminator, least_squares_generator, has_targets=True, boundary=0.5
+    ),
     "wasserstein": Loss(
-        wasserstein_critic, wasserstein_generator, has_targets=False, needs_lipschitz=True
+        wasserstein_critic,
+        wasserstein_generator,
+        has_targets=False,
+        needs_lipschitz=True,
+        boundary=None,
     ),
     "hinge": Loss(hinge_discriminator, wasserstein_generator, has_targets=False),
 }

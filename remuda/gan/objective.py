@@ -52,6 +52,16 @@ class Objective:
             value = value + class_loss(on_fakes[:, 1:].float(), labels)
         return value
 
+    def signs(self, on_real: Tensor, on_fakes: Tensor) -> Tensor:
+        """Return 1 for each real image that the discriminator takes for real, -1 for the others.
+
+        If the loss has no boundary between real and fake, compare each real image with a fake.
+        """
+        boundary = self.loss.boundary
+        if boundary is None:
+            return (self._source(on_real) - self._source(on_fakes)).sign()
+        return (self._source(on_real) - boundary).sign()
+
     def penalties(
         self, critic: Critic, real: Tensor, fakes: Tensor, labels: Tensor, key: Tensor
     ) -> Tensor:

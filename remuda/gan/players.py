@@ -16,6 +16,11 @@ class Player(NamedTuple):
     buffers: dict[str, Tensor]  # running statistics and random streams of dropout
     moments: Moments  # moments of Adam
 
+    def metrics(self) -> dict[str, Tensor]:
+        """Return the part of the state that is reported: the strength of adaptive augmentation."""
+        probability = self.buffers.get("ada_probability")
+        return {} if probability is None else {"augmentation": probability.clone()}
+
 
 class Pair(NamedTuple):
     """A generator and its discriminator."""

@@ -264,7 +264,7 @@ class Strategy(Settings, ABC):
         step = Scan(Partial(self.train_pair, context), pieces)
         inputs = StepInputs(images, labels, noise, update_keys, scheduled)
         pairs, losses = engine.map(step, pairs, inputs)
-        return pairs, {name: values.mean(1) for name, values in losses.items()}
+        return pairs, trees.map(lambda x: x.mean(1), losses) | pairs.discriminator.metrics()
 
     def train_pair(self, context: Context, pair: Pair, now: StepInputs) -> tuple[Pair, Metrics]:
         """Train one pair for one step; the tensors have a leading axis of discriminator steps."""

@@ -238,7 +238,7 @@ class Cellular(Strategy):
             weights = torch.where(moved, mixture.uniform(there), state.weights)
             mixed = Neighbourhoods(sides.generators, around, weights, there)
             weights, distance = self.search.step(context, engine, mixed, table, real, keys)
-        metrics = {name: values.mean(1) for name, values in losses.items()}
+        metrics = trees.map(lambda x: x.mean(1), losses | sides.discriminators.player.metrics())
         metrics["generator_lr"] = sides.generators.lr.mean(1)
         metrics["discriminator_lr"] = sides.discriminators.lr.mean(1)
         metrics["mixture_distance"] = distance

@@ -137,7 +137,7 @@ class MDGAN(Strategy):
         if self.swap_every and t % self.swap_every == 0:
             source = derangement(random.key(context.seed, "swap", t), alive)
             state = state._replace(workers=self.swap(engine, state.workers, source))
-        return state, {name: values.mean(0) for name, values in losses.items()}
+        return state, trees.map(lambda x: x.mean(0), losses) | state.workers.metrics()
 
     def iterate(
         self, context: Context, engine: Engine, state: State, now: Iteration

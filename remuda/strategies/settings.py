@@ -32,6 +32,10 @@ class Settings:
     shift: float = 0.0
     cutout: float = 0.0
     colour: float = 0.0  # strength of changes of brightness, saturation and contrast, 0 <= x <= 1
+    # Adaptive augmentation: each image receives each of these changes with a probability that rises
+    # if the mean of sign(D(real image)) is above this target, 0 <= x < 1; 0 = always augment.
+    ada_target: float = 0.0
+    ada_images: float = 500_000.0  # real images in which the probability can rise from 0 to 1, > 0
     label_smoothing: float = 0.0  # the target for real images is 1 - s, 0 <= s < 1
     generator_lr: float = 2e-4  # Adam, > 0
     discriminator_lr: float = 2e-4  # Adam, > 0
@@ -57,14 +61,19 @@ class Settings:
         for name in ("batch_size", "discriminator_steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "penalty", "generator_lr", "discriminator_lr"):
+        for name in ("clip", "penalty", "ada_images", "generator_lr", "discriminator_lr"):
             if not getattr(self, name) > 0:
                 raise UserError(f"strategy.{name} must be above 0, not {getattr(self, name)}")
-        for name in ("shift", "cutout", "label_smoothing", "ema"):
+        for name in ("shift", "cutout", "ada_target", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be in [0, 1), not {getattr(self, name)}")
         if not 0 <= self.colour <= 1:
             raise UserError(f"strategy.colour must be in [0, 1], not {self.colour}")
+        if self.ada_target and not (self.shift or self.cutout or self.colour):
+            raise UserError(
+                "strategy.ada_target adapts how often images are changed, but no change is chosen: "
+                "set strategy.shift, strategy.cutout or strategy.colour"
+            )
         for name in ("generator_betas", "discriminator_betas"):
             betas = getattr(self, name)
             if not all(0 <= beta < 1 for beta in betas):
@@ -162,4 +171,6 @@ class Settings:
             shift=self.shift,
             cutout=self.cutout,
             colour=self.colour,
+            ada_target=self.ada_target,
+            ada_images=self.ada_images,
         )

@@ -99,6 +99,11 @@ BAD = {
         "strategy": {"loss": "wasserstein", "lipschitz": "none"}
     },
     "strategy.cutout must be in [0, 1), not 1.0": {"strategy": {"cutout": 1.0}},
+    "strategy.ada_target must be in [0, 1), not 1.0": {"strategy": {"ada_target": 1.0}},
+    "strategy.ada_images must be above 0, not 0.0": {"strategy": {"ada_images": 0.0}},
+    "strategy.ada_target adapts how often images are changed, but no change": {
+        "strategy": {"ada_target": 0.6}
+    },
     "strategy.colour must be in [0, 1], not 1.5": {"strategy": {"colour": 1.5}},
     "strategy.label_smoothing does not apply": {
         "strategy": {"loss": "hinge", "label_smoothing": 0.1}

@@ -168,6 +168,20 @@ def test_settings_common_to_all(toy_data, strategy, engine, settings):
     assert all(leaf.isfinite().all() for leaf in trees.leaves(state))
 
 
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name[-4:] in ("vmap", "cuda")])
+def test_augmentation_adapts_alike_on_every_engine(toy_data, strategy, engine):
+    """Two updates in a round, with 4 of 40 images each, move the probability by up to 0.2."""
+    settings = UNDECIDED.get(strategy, {}) | dict(colour=1.0, ada_target=0.01, ada_images=40.0)
+    settings |= dict(loss="wasserstein", discriminator_lr=0.01)
+    expected, found = (
+        torch.stack([line["augmentation"] for line in Small(*case, **settings).train(4)[1]]).cpu()
+        for case in ((toy_data, strategy, "stacked-loop"), (toy_data, strategy, engine))
+    )
+    tenths = found[0] * 10
+    assert torch.allclose(found, expected, atol=1e-6) and found[-1].max() > found[0].max()
+    assert torch.allclose(tenths, tenths.round())
+
+
 def test_batches_and_updates_are_counted_both_ways(strategy):
     made = STRATEGIES[strategy](discriminator_steps=3)
     assert [made.steps_in(made.batches_for(steps)) for steps in (1, 2, 12)] == [1, 2, 12]

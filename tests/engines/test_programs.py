@@ -82,6 +82,7 @@ SCHEDULE = dict(
 def test_a_step_in_pieces_equals_the_whole_step():
     """Compile three critic updates with a gradient penalty and a generator update as two pieces."""
     options = dict(loss="wasserstein", generator_lr=1e-2, shift=0.5, cutout=0.5, colour=0.5)
+    options |= dict(ada_target=0.4, ada_images=32.0)
     strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options, **SCHEDULE)
     # With a LeakyReLU, a neuron that has the same sign for all images has a gradient of 0 up to
     # rounding, and Adam would turn the rounding into whole steps.

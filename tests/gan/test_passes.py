@@ -39,6 +39,7 @@ NETWORKS = {
 LABELS, FAKE_LABELS = torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1, 0])
 KEY = torch.tensor(11)
 AUGMENTATION = dict(shift=0.25, cutout=0.5, colour=1.0)
+ADAPTIVE = dict(ada_target=0.5, ada_images=16.0, **AUGMENTATION)
 
 
 def make(networks, loss="non-saturating", **options):
@@ -83,6 +84,8 @@ def assert_close(found, expected, tolerance):
 def test_one_pass_equals_two(name, loss, lipschitz, augmentation, monkeypatch):
     gan = make(NETWORKS[name], loss, lipschitz=lipschitz, **augmentation)
     player = wide(gan.init(7).discriminator)
+    if gan.ada_target:
+        player.buffers["ada_probability"].fill_(0.5)
     arguments = images(4, 1, 8, 8), images(4, 1, 8, 8).flip(0) - 0.5, LABELS, KEY, FAKE_LABELS
     two = gan.update_discriminator(player, *arguments)
     calls = []
@@ -96,6 +99,10 @@ def test_one_pass_equals_two(name, loss, lipschitz, augmentation, monkeypatch):
         assert one[0].buffers[key].equal(two[0].buffers[key])
         assert not one[0].buffers[key].equal(player.buffers[key])
     assert_close(one, two, 1e-6)  # losses are computed in single precision
+
+
+def test_one_pass_equals_two_if_the_augmentation_adapts(monkeypatch):
+    test_one_pass_equals_two("mlp", "hinge", "none", ADAPTIVE, monkeypatch)
 
 
 def test_batches_of_different_sizes_take_two_passes(monkeypatch):
@@ -149,6 +156,7 @@ def test_an_update_runs_one_power_iteration(augmentation):
         ("conditional dcgan", {}),
         ("mlp", dict(loss="hinge", lipschitz="spectral")),
         ("plain critic", dict(loss="wasserstein", lipschitz="penalty", **AUGMENTATION)),
+        ("mlp", dict(loss="wasserstein", lipschitz="penalty", **ADAPTIVE)),
         ("batch norm and channel means", {}),
         ("learned kernels", dict(loss="wasserstein", lipschitz="penalty")),
         ("r3gan", dict(loss="wasserstein", lipschitz="penalty")),
@@ -161,6 +169,8 @@ def test_a_compiled_step_equals_the_plain_one(name, options, monkeypatch):
     """Compiled code uses one pass, channels last and own operators, and draws the same masks."""
     gan = make(NETWORKS[name], **options)
     pairs = wide(trees.stack([gan.init(7), gan.init(8)]))
+    if gan.ada_target:
+        pairs.discriminator.buffers["ada_probability"].fill_(0.5)
     real, noise = images(2, 1, 4, 1, 8, 8), images(2, 1, 4, 5)
     labels, keys = torch.stack([LABELS, FAKE_LABELS])[:, None], torch.tensor([[1], [2]])
     arguments = pairs, real, labels, noise, keys

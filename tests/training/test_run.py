@@ -80,6 +80,7 @@ def test_the_files_of_a_run(tiny, tmp_path):
 @pytest.mark.parametrize("stop", [1, 2, 3])
 def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy, stop):
     tiny["strategy"] |= {"name": strategy, "shift": 0.2, "cutout": 0.4, "colour": 1.0}
+    tiny["strategy"] |= {"ada_target": 0.1, "ada_images": 40.0}
     tiny["networks"] = {"name": "dcgan", "width": 8, "latent": 8}
     tiny["run"]["members"] = 0
     whole = remuda.run(make(tiny), tmp_path / "whole")
