@@ -98,11 +98,11 @@ class Contest:
         gan, objective = self.gan, self.gan.objective
 
         def outputs(player: Player, shown: Tensor) -> Tensor:
-            return gan.critic(player.params, player.buffers)(shown, labels)
+            return gan.critic(player.params, player.buffers)((shown, labels))[0]
 
         def penalty(player: Player, shown: Tensor) -> Tensor:
             critic = gan.critic(player.params, player.buffers)
-            return self.penalty_factor * objective.penalties(critic, images, shown, labels, key)
+            return objective.penalties(critic, (images, labels), (shown, labels), key)
 
         def with_all_fakes(fn: Callable[[Player, Tensor], Tensor]) -> Callable[[Player], Tensor]:
             def with_each(player: Player) -> Tensor:
@@ -112,8 +112,9 @@ class Contest:
 
             return with_each
 
-        def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
-            return objective.discriminator_loss(real, fake, labels, labels)
+        def both_losses(real: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
+            of_generator = objective.generator_loss(fake, labels, real)
+            return of_generator, objective.discriminator_loss(real, fake, labels, labels)
 
         def generate(player: Player) -> Tensor:
             return apply(gan.generator, player.params, player.buffers, noise, labels)[0]
@@ -121,10 +122,10 @@ class Contest:
         fakes = vmap(generate)(generators)  # (G, b, C, H, W)
         on_real = vmap(lambda player: outputs(player, images))(discriminators)  # (D, b, ...)
         on_fakes = vmap(with_all_fakes(outputs))(discriminators)  # (D, G, b, ...)
-        of_generators = vmap(vmap(lambda fake: objective.generator_loss(fake, labels)))(on_fakes)
-        of_discriminators = vmap(vmap(discriminator_loss, (None, 0)))(on_real, on_fakes)
+        of_generators, of_discriminators = vmap(vmap(both_losses, (None, 0)))(on_real, on_fakes)
         if objective.has_penalties:
-            of_discriminators = of_discriminators + vmap(with_all_fakes(penalty))(discriminators)
+            penalties = vmap(with_all_fakes(penalty))(discriminators)
+            of_discriminators = of_discriminators + self.penalty_factor * penalties
         return of_generators.T, of_discriminators
 
     def fitnesses(
@@ -198,7 +199,8 @@ class Contest:
     ) -> tuple[Generator, Tensor]:
         overrides = self._overrides(one, None, turn.losses[i], turn.scheduled)
         fakes, buffers, pull = self.gan.generate(one.player, turn.noise, turn.labels)
-        _, feedback, loss = self.gan.feedback(rival, fakes, turn.labels, overrides.loss)
+        real = turn.images, turn.labels
+        _, feedback, loss = self.gan.feedback(rival, fakes, turn.labels, overrides.loss, real)
         player = self.gan.apply_gradients(
             one.player._replace(buffers=buffers), pull(feedback), overrides
         )
@@ -225,7 +227,9 @@ class Contest:
             fakes, buffers, pull = self.gan.generate(pair.generator, noise[n], labels[n])
             pair = pair._replace(generator=pair.generator._replace(buffers=buffers))
             overrides = self._overrides(one, other, drawn[n, 0], values)
-            pair, more = self.gan.update_generator(pair, fakes, pull, labels[n], overrides)
+            pair, more = self.gan.update_generator(
+                pair, fakes, pull, labels[n], overrides, (images[n], labels[n])
+            )
             generator_losses.append(more["generator_loss"])
         one = one._replace(player=pair.generator, average=pair.average)
         sides = Sides(trees.stack([one]), trees.stack([other._replace(player=pair.discriminator)]))

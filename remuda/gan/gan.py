@@ -17,7 +17,7 @@ from remuda.gan.losses import Loss
 from remuda.gan.objective import Critic, GeneratorLoss, Objective
 from remuda.gan.optimizers import Adam
 from remuda.gan.overrides import NO_OVERRIDES, Overrides
-from remuda.gan.players import Pair, Player, apply, apply_to_both
+from remuda.gan.players import Labelled, Pair, Player, apply, apply_to_both
 from remuda.networks import Networks
 from remuda.networks.batches import for_batches
 from remuda.tensors import calculus
@@ -40,9 +40,12 @@ class GAN:
     loss: Loss
     generator_optimizer: Adam
     discriminator_optimizer: Adam
-    lipschitz: str = "none"  # none, clip, penalty, spectral
+    lipschitz: str = "none"  # none, clip, penalty, spectral, spectral-both
     clip: float = 0.01  # clip: bound of the critic's weights
     penalty: float = 10.0  # penalty: weight of the gradient penalty
+    r1: float = 0.0  # weight of the R1 penalty, at real images; 0 = none
+    r2: float = 0.0  # weight of the R2 penalty, at fakes; 0 = none
+    penalty_every: int = 1  # compute penalties on one in this many images of a batch
     real_target: float = 1.0  # label of real images; less than 1 under label smoothing
     ema: float = 0.0  # decay of the generator's moving average; 0 = none
     shift: float = 0.0  # largest shift of the discriminator's images, as a fraction of the side
@@ -65,6 +68,9 @@ class GAN:
             auxiliary=self.networks.auxiliary,
             real_target=self.real_target,
             penalty=self.penalty if self.lipschitz == "penalty" else 0.0,
+            r1=self.r1,
+            r2=self.r2,
+            penalty_every=self.penalty_every,
         )
         self.generator, self.discriminator = self.build_networks(0)
         self.sampler = copy.deepcopy(self.generator).eval()
@@ -76,8 +82,10 @@ class GAN:
             torch.manual_seed(key)
             generator = self.networks.generator(self.shape, self.num_classes)
             discriminator = self.networks.discriminator(self.shape, self.num_classes)
-            if self.lipschitz == "spectral":
+            if self.lipschitz in ("spectral", "spectral-both"):
                 discriminator = SpectralNorm(discriminator)
+            if self.lipschitz == "spectral-both":
+                generator = SpectralNorm(generator)
             if self.shift or self.cutout or self.colour:
                 changes = self.shift, self.cutout, self.colour
                 discriminator = Augmented(discriminator, *changes, self.ada_target > 0)
@@ -119,7 +127,8 @@ class GAN:
             )
             losses.append(loss)
         pair = Pair(generator, discriminator, average)
-        pair, metrics = self.update_generator(pair, fakes, pull, labels[-1], overrides)
+        last = real[-1], labels[-1]
+        pair, metrics = self.update_generator(pair, fakes, pull, labels[-1], overrides, last)
         return pair, {"discriminator_loss": torch.stack(losses).mean(), **metrics}
 
     def discriminator_step(
@@ -143,13 +152,14 @@ class GAN:
     def generator_step(
         self,
         pair: Pair,
+        real: Tensor,
         labels: Tensor,
         noise: Tensor,
         overrides: Overrides = NO_OVERRIDES,
     ) -> tuple[Pair, dict[str, Tensor]]:
         """Run the generator update in ``step``; it generates the last batch of fakes again."""
         fakes, _, pull = self.generate(pair.generator, noise, labels)
-        return self.update_generator(pair, fakes, pull, labels, overrides)
+        return self.update_generator(pair, fakes, pull, labels, overrides, (real, labels))
 
     # Parts of a step
 
@@ -189,8 +199,9 @@ class GAN:
             )
             value = self.objective.discriminator_loss(on_real, on_fakes, labels, fake_labels)
             if self.objective.has_penalties:
-                critic = self.critic(params, buffers)
-                penalties = self.objective.penalties(critic, real, fakes, labels, key)
+                penalties = self.objective.penalties(
+                    self.critic(params, buffers), (real, labels), (fakes, fake_labels), key
+                )
                 value = value + overrides.scale_penalties(penalties)
             if self.ada_target:
                 signs = self.objective.signs(on_real, on_fakes)
@@ -215,10 +226,11 @@ class GAN:
         pull: Pullback,
         labels: Tensor,
         overrides: Overrides = NO_OVERRIDES,
+        real: Labelled | None = None,
     ) -> tuple[Pair, dict[str, Tensor]]:
         """Update the generator with the fakes it has generated, and update its moving average."""
         discriminator, feedback, loss = self.feedback(
-            pair.discriminator, fakes, labels, overrides.loss
+            pair.discriminator, fakes, labels, overrides.loss, real
         )
         generator = self.apply_gradients(pair.generator, pull(feedback), overrides)
         average = self.update_average(pair.average, generator, overrides)
@@ -230,25 +242,31 @@ class GAN:
         fakes: Tensor,
         labels: Tensor,
         generator_loss: GeneratorLoss | None = None,
+        real: Labelled | None = None,
     ) -> tuple[Player, Tensor, Tensor]:
         """Return the discriminator, the gradient for every fake, and the generator's loss.
 
         The gradient is that of the generator's loss with respect to the fake image. In the
-        discriminator, only the buffers change.
+        discriminator, only the buffers change. Losses that pair images need ``real`` images, as
+        many as fakes; other losses ignore them.
         """
+        module, params, before, on_real = self.discriminator, *discriminator[:2], None
+        if self.objective.pairs(generator_loss):
+            assert real is not None, "this loss compares fakes with real images"
+            on_real, before = apply(module, params, before, *real)
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            outputs, buffers = apply(
-                self.discriminator, discriminator.params, discriminator.buffers, images, labels
-            )
-            return self.objective.generator_loss(outputs, labels, generator_loss), buffers
+            outputs, buffers = apply(module, params, before, images, labels)
+            value = self.objective.generator_loss(outputs, labels, on_real, generator_loss)
+            return value, buffers
 
         value, buffers, feedback = calculus.value_and_grad(loss, fakes)
         return discriminator._replace(buffers=buffers), feedback, value
 
     def critic(self, params: dict[str, Tensor], buffers: dict[str, Tensor]) -> Critic:
-        """Return the discriminator as a function of images and labels that changes no buffers."""
-        return lambda images, labels: apply(self.discriminator, params, buffers, images, labels)[0]
+        """Return the discriminator as a function of one or two batches that changes no buffers."""
+        modules = self.discriminator, self.joint
+        return lambda *batches: players.outputs_of(modules, params, buffers, *batches)
 
     def apply_gradients(
         self, generator: Player, gradients: Gradients, overrides: Overrides = NO_OVERRIDES

@@ -4,12 +4,15 @@ The third method, the gradient penalty, is part of the loss (see remuda.gan.obje
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from remuda.errors import UserError
+
+PREFIX = "left_"  # of the names of singular vectors
 
 
 def clip(params: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
@@ -21,7 +24,8 @@ class SpectralNorm(nn.Module):
     """Divide every weight matrix of a network by its largest singular value (Miyato et al. 2018).
 
     The singular vectors are buffers; each call improves them by one power iteration. This
-    wrapper works with any network.
+    wrapper works with any network. Rows of a table, such as the gains of conditional BatchNorm,
+    are no matrix: a module with ``is_embedding = True`` keeps its own parameters.
     """
 
     num_batches = 1  # see remuda.networks.batches
@@ -32,11 +36,17 @@ class SpectralNorm(nn.Module):
     def __init__(self, network: nn.Module):
         super().__init__()
         self.network = network
+        kept = {
+            f"{prefix}.{name}" if prefix else name
+            for prefix, module in network.named_modules()
+            if getattr(module, "is_embedding", False)
+            for name, _ in module.named_parameters(recurse=False)
+        }
         # The names of all matrices, by their shape. Matrices of one shape are normalised together:
         # a network has many small ones, and on a GPU the number of operations counts.
         self.groups: dict[tuple[int, int], list[str]] = defaultdict(list)
         for name, weight in network.named_parameters():
-            if weight.ndim > 1:
+            if weight.ndim > 1 and name not in kept:
                 if not weight.any():
                     raise UserError(
                         f"spectral normalisation cannot divide the weights of {name}, because they "
@@ -46,14 +56,14 @@ class SpectralNorm(nn.Module):
                 vector = torch.randn(weight.shape[0])
                 self.register_buffer(_buffer_name(name), vector / vector.norm())
 
-    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
         weights, normalised = dict(self.network.named_parameters()), {}
         for names in self.groups.values():
             matrices = torch.stack([weights[name].flatten(1) for name in names])
             divided = matrices / self._largest_singular_values(names, matrices)[:, None, None]
             for name, matrix in zip(names, divided.unbind(), strict=True):
                 normalised[name] = matrix.reshape(weights[name].shape)
-        return functional_call(self.network, normalised, (images, labels))
+        return functional_call(self.network, normalised, (inputs, labels))
 
     def _largest_singular_values(self, names: list[str], matrices: Tensor) -> Tensor:
         """Return one number per matrix (n, rows, columns), and improve the singular vectors."""
@@ -75,22 +85,13 @@ def _products(matrices: Tensor, vectors: Tensor) -> Tensor:
     return (matrices @ vectors[:, :, None])[:, :, 0]
 
 
-def vector_names(network: nn.Module) -> set[str]:
-    """Return the names of the singular vectors among a network's buffers."""
-    wrappers = [
-        (name, module)
-        for name, module in network.named_modules()
-        if isinstance(module, SpectralNorm)
-    ]
-    return {
-        f"{name}.{buffer}" if name else buffer
-        for name, wrapper in wrappers
-        for buffer, _ in wrapper.named_buffers(recurse=False)
-    }
+def vector_names(buffers: Iterable[str]) -> set[str]:
+    """Return those of these names that belong to singular vectors."""
+    return {name for name in buffers if name.rpartition(".")[2].startswith(PREFIX)}
 
 
 def _buffer_name(parameter: str) -> str:
-    return "left_" + parameter.replace(".", "_")
+    return PREFIX + parameter.replace(".", "_")
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -19,12 +19,14 @@ class Loss(NamedTuple):
 
     # (real outputs, fake outputs, real_target) -> scalar
     discriminator: Callable[[Tensor, Tensor, float], Tensor]
-    generator: Callable[[Tensor], Tensor]  # (fake outputs) -> scalar
+    # (fake outputs) -> scalar; if the loss pairs images: (fake outputs, real outputs) -> scalar
+    generator: Callable[..., Tensor]
     has_targets: bool  # whether label smoothing applies
     needs_lipschitz: bool = False  # whether the critic must be kept Lipschitz
     # the output between those for real images and for fakes; None if only differences of outputs
     # have a meaning
     boundary: float | None = 0.0
+    pairs: bool = False  # whether the loss compares fake i of a batch with real image i
 
 
 def cross_entropy(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
@@ -73,6 +75,19 @@ def hinge_discriminator(real: Tensor, fake: Tensor, real_target: float) -> Tenso
     return relu(1.0 - real).mean() + relu(1.0 + fake).mean()
 
 
+def relativistic_discriminator(real: Tensor, fake: Tensor, real_target: float) -> Tensor:
+    """Return E softplus(-(D(x) - D(G(z)))): the pairing loss of Jolicoeur-Martineau 2019.
+
+    R3GAN (Huang et al. 2024) combines it with the R1 and R2 penalties.
+    """
+    return softplus(fake - real).mean()
+
+
+def relativistic_generator(fake: Tensor, real: Tensor) -> Tensor:
+    """Return E softplus(-(D(G(z)) - D(x)))."""
+    return softplus(real - fake).mean()
+
+
 LOSSES: dict[str, Loss] = {
     "non-saturating": Loss(cross_entropy, non_saturating, has_targets=True),
     "minimax": Loss(cross_entropy, minimax, has_targets=True),
@@ -87,6 +102,13 @@ LOSSES: dict[str, Loss] = {
         boundary=None,
     ),
     "hinge": Loss(hinge_discriminator, wasserstein_generator, has_targets=False),
+    "relativistic": Loss(
+        relativistic_discriminator,
+        relativistic_generator,
+        has_targets=False,
+        boundary=None,
+        pairs=True,
+    ),
 }
 
 
@@ -118,3 +140,8 @@ def gradient_penalty(gradients: Tensor) -> Tensor:
     # 1e-12 keeps the gradient of the square root finite at 0.
     norms = torch.sqrt(gradients.flatten(1).square().sum(1) + 1e-12)
     return (norms - 1.0).square().mean()
+
+
+def mean_squared_norm(gradients: Tensor) -> Tensor:
+    """Return the mean over images of the squared norm of the gradient: twice R1 or R2."""
+    return gradients.flatten(1).square().sum(1).mean()

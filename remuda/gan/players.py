@@ -8,6 +8,8 @@ from torch.func import functional_call
 
 from remuda.gan.optimizers import Adam, Moments
 
+Labelled = tuple[Tensor, Tensor]  # images (b, C, H, W) and their labels (b,)
+
 
 class Player(NamedTuple):
     """The state of a network that learns."""
@@ -54,8 +56,8 @@ def apply_to_both(
     modules: tuple[nn.Module, nn.Module | None],
     params: dict[str, Tensor],
     buffers: dict[str, Tensor],
-    real: tuple[Tensor, Tensor],
-    fakes: tuple[Tensor, Tensor],
+    real: Labelled,
+    fakes: Labelled,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Call a discriminator with real images and their labels, then with fakes and their labels.
 
@@ -71,6 +73,18 @@ def apply_to_both(
     outputs, buffers = apply(joint, params, buffers, images, torch.cat([real[1], fakes[1]]))
     on_real, on_fakes = outputs.chunk(2)
     return on_real, on_fakes, buffers
+
+
+def outputs_of(
+    modules: tuple[nn.Module, nn.Module | None],
+    params: dict[str, Tensor],
+    buffers: dict[str, Tensor],
+    *batches: Labelled,
+) -> tuple[Tensor, ...]:
+    """Return a discriminator's outputs for one or two batches, in the order of the arguments."""
+    if len(batches) == 1:
+        return apply(modules[0], params, buffers, *batches[0])[:1]
+    return apply_to_both(modules, params, buffers, *batches)[:2]
 
 
 def _joins(joint: nn.Module, device: torch.device) -> bool:

@@ -285,8 +285,9 @@ class Strategy(Settings, ABC):
         self, context: Context, pair: Pair, now: StepInputs
     ) -> tuple[Pair, Metrics]:
         """Run the last part of ``train_pair``: the generator update."""
+        overrides = NO_OVERRIDES._replace(**now.scheduled)
         return context.gan.generator_step(
-            pair, now.labels, now.noise, NO_OVERRIDES._replace(**now.scheduled)
+            pair, to_unit(now.images), now.labels, now.noise, overrides
         )
 
 

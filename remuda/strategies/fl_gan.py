@@ -124,7 +124,7 @@ class FLGAN(Strategy):
         Singular vectors stay local because their signs are arbitrary. With FedBN, normalisation
         layers stay local too.
         """
-        local = vector_names(network)
+        local = vector_names(name for name, _ in network.named_buffers())
         if self.local_norms:
             local |= norm_names(network)
         return local
@@ -142,13 +142,17 @@ class FLGAN(Strategy):
     def generators(self, engine: Engine, state: Pair) -> Pair:
         """Return the server's generator, the mean of all members' generators, if it has one.
 
-        Tensors that stay local are averaged here as well.
+        Tensors that stay local are averaged here as well, except singular vectors.
         """
         if self.sync == "discriminator":
             return state
         generator, _, average = state
         used = generator.params, generator.buffers, average
-        params, buffers, average = engine.mean(used, torch.ones(engine.size))
+        means = engine.mean(used, torch.ones(engine.size))
+        params, buffers, average = (
+            mean | {name: own[name] for name in vector_names(own)}
+            for own, mean in zip(used, means, strict=True)
+        )
         generator = generator._replace(params=params, buffers=buffers)
         return state._replace(generator=generator, average=average)
 

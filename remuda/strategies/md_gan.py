@@ -215,11 +215,9 @@ class MDGAN(Strategy):
                 worker, real, x_d, labels, keys[step], fake_labels[1], overrides
             )
             losses.append(loss)
-        worker, feedback, generator_loss = gan.feedback(worker, x_g, fake_labels[0])
-        metrics = {
-            "discriminator_loss": torch.stack(losses).mean(),
-            "generator_loss": generator_loss,
-        }
+        own = real, labels  # losses that pair images compare X_g with the worker's own images
+        worker, feedback, loss = gan.feedback(worker, x_g, fake_labels[0], real=own)
+        metrics = {"discriminator_loss": torch.stack(losses).mean(), "generator_loss": loss}
         return worker, feedback, metrics
 
     # Exchanges between workers

@@ -1,5 +1,6 @@
 """Define the settings that all strategies share, and build a GAN from them."""
 
+import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -11,7 +12,9 @@ from remuda.gan import GAN, LOSSES, Adam
 from remuda.gan.schedules import Annealing, Schedule, decay
 from remuda.networks import Networks
 
-LossName = Literal["non-saturating", "minimax", "least-squares", "wasserstein", "hinge"]
+LossName = Literal[
+    "non-saturating", "minimax", "least-squares", "wasserstein", "hinge", "relativistic"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +27,13 @@ class Settings:
     discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
     loss: LossName = "non-saturating"
     # auto: penalty for the wasserstein loss, none for the others.
-    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral"] = "auto"
+    lipschitz: Literal["auto", "none", "clip", "penalty", "spectral", "spectral-both"] = "auto"
     clip: float = 0.01  # lipschitz = clip: bound on the critic's weights, > 0
     penalty: float = 10.0  # lipschitz = penalty: weight of the gradient penalty, > 0
+    r1: float = 0.0  # weight of the R1 penalty, on gradients at real images, >= 0; 0 = none
+    r2: float = 0.0  # weight of the R2 penalty, on gradients at fakes, >= 0; 0 = none
+    # Compute all penalties on one in this many images of a batch, >= 1 and <= batch_size.
+    penalty_every: int = 1
     # Augmentation of all images, real and fake, that discriminators receive. The first two are
     # fractions of the image's side, 0 <= x < 1: the largest shift, and the side of a square cutout.
     shift: float = 0.0
@@ -58,7 +65,7 @@ class Settings:
     warmup_rounds: float = 0.0  # rounds in which both learning rates rise from 0, >= 0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "discriminator_steps"):
+        for name in ("batch_size", "discriminator_steps", "penalty_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be at least 1, not {getattr(self, name)}")
         for name in ("clip", "penalty", "ada_images", "generator_lr", "discriminator_lr"):
@@ -78,9 +85,13 @@ class Settings:
             betas = getattr(self, name)
             if not all(0 <= beta < 1 for beta in betas):
                 raise UserError(f"strategy.{name} must be two numbers in [0, 1), not {list(betas)}")
-        if self.steps_per_round < 0:
+        for name in ("steps_per_round", "r1", "r2"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
+        if self.penalty_every > self.batch_size:
             raise UserError(
-                f"strategy.steps_per_round must be at least 0, not {self.steps_per_round}"
+                "strategy.penalty_every must be at most strategy.batch_size, which is "
+                f"{self.batch_size}, not {self.penalty_every}"
             )
         loss = LOSSES[self.loss]
         if self.label_smoothing and not loss.has_targets:
@@ -166,6 +177,9 @@ class Settings:
             lipschitz=lipschitz,
             clip=self.clip,
             penalty=self.penalty,
+            r1=self.r1,
+            r2=self.r2,
+            penalty_every=self.penalty_every,
             real_target=1.0 - self.label_smoothing,
             ema=decay(self.batch_size, self.ema_images) if self.ema_images else self.ema,
             shift=self.shift,

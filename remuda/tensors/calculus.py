@@ -85,13 +85,13 @@ def vjp(
     return y.detach(), _detached(aux), pull_back
 
 
-def gradient(fn: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+def gradient(fn: Callable[[Tree], Tensor], at: Tree) -> Tree:
     """Return the gradient of a scalar function, differentiable in all that fn depends on."""
     if transformed():
         return torch.func.grad(fn)(at)
     with torch.enable_grad():
-        point = at.detach().requires_grad_()
-        return torch.autograd.grad(fn(point), point, create_graph=True)[0]
+        point = _leaf(at)
+        return _like(at, torch.autograd.grad(fn(point), trees.leaves(point), create_graph=True))
 
 
 def _repeat(result: tuple[Tensor, Any]) -> tuple[Tensor, tuple[Tensor, Any]]:

@@ -91,6 +91,13 @@ BAD = {
     "strategy.loss: 'hing' is unknown, did you mean hinge?": {"strategy": {"loss": "hing"}},
     "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
+    "strategy.steps_per_round must be at least 0, not -1": {"strategy": {"steps_per_round": -1}},
+    "strategy.r1 must be at least 0, not -0.5": {"strategy": {"r1": -0.5}},
+    "strategy.r2 must be at least 0, not nan": {"strategy": {"r2": float("nan")}},
+    "strategy.penalty_every must be at least 1, not 0": {"strategy": {"penalty_every": 0}},
+    "strategy.penalty_every must be at most strategy.batch_size, which is 4, not 8": {
+        "strategy": {"batch_size": 4, "penalty_every": 8}
+    },
     "run must be a table of settings, not 3": {"run": 3},
     "engine.name='mpi5' is unknown: did you mean mpi?": {"engine": {"name": "mpi5"}},
     "engine.name: expected text, not 3": {"engine": {"name": 3}},

@@ -79,11 +79,21 @@ SCHEDULE = dict(
 )
 
 
-def test_a_step_in_pieces_equals_the_whole_step():
-    """Compile three critic updates with a gradient penalty and a generator update as two pieces."""
-    options = dict(loss="wasserstein", generator_lr=1e-2, shift=0.5, cutout=0.5, colour=0.5)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        dict(loss="wasserstein"),
+        pytest.param(
+            dict(loss="relativistic", r1=0.5, r2=0.25, penalty_every=2), marks=LONG_ON_A_CPU
+        ),
+    ],
+    ids=str,
+)
+def test_a_step_in_pieces_equals_the_whole_step(loss):
+    """Compile three critic updates with penalties and a generator update as two pieces."""
+    options = dict(generator_lr=1e-2, shift=0.5, cutout=0.5, colour=0.5)
     options |= dict(ada_target=0.4, ada_images=32.0)
-    strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options, **SCHEDULE)
+    strategy = ClassParallel(batch_size=4, discriminator_steps=3, **options, **SCHEDULE, **loss)
     # With a LeakyReLU, a neuron that has the same sign for all images has a gradient of 0 up to
     # rounding, and Adam would turn the rounding into whole steps.
     networks = MLP(latent=3, hidden=4, num_hidden=1, activation="tanh")
@@ -102,7 +112,9 @@ def test_a_step_in_pieces_equals_the_whole_step():
         assert len(engine.programs) == compiled, "both rounds use the same program"
         ends.append((state, losses))
     for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
-        assert torch.allclose(a.double(), b.double(), atol=1e-5), name
+        # In the relativistic loss, the last bias cancels, so its gradient is only rounding.
+        if loss["loss"] != "relativistic" or not name.endswith("params/network.layers.2.bias"):
+            assert torch.allclose(a.double(), b.double(), atol=1e-5), name
 
 
 def test_many_programs_in_one_process(monkeypatch):
@@ -172,7 +184,12 @@ def test_a_failing_compiler_is_reported_with_a_remedy():
 @LONG_ON_A_CPU
 @pytest.mark.parametrize(
     "family, loss",
-    [("dcgan", "non-saturating"), ("wcgan", "wasserstein"), ("r3gan", "wasserstein")],
+    [
+        ("dcgan", "non-saturating"),
+        ("wcgan", "wasserstein"),
+        ("r3gan", "wasserstein"),
+        ("wcgan", "relativistic"),
+    ],
 )
 def test_a_compiled_convolutional_step_equals_the_eager_one(family, loss):
     """On a GPU the sizes are those of CIFAR-10: padded strides once gave wrong gradients there."""
@@ -184,7 +201,11 @@ def test_a_compiled_convolutional_step_equals_the_eager_one(family, loss):
         "wcgan": WCGAN(width=width, critic_width=width),
         "r3gan": R3GAN(width=width, blocks=1, group_width=width // 4),
     }[family]
-    changes = dict(shift=0.125, cutout=0.5, colour=1.0) if loss == "wasserstein" else {}
+    changes = {}
+    if loss != "non-saturating":
+        changes = dict(shift=0.125, cutout=0.5, colour=1.0)
+    if loss == "relativistic":
+        changes |= dict(r1=0.5, r2=0.5)
     betas = dict(discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
     strategy = ClassParallel(batch_size=batch, loss=loss, **betas, **changes)
     context = strategy.prepare(networks, shape, members, seed=0)

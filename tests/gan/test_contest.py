@@ -74,7 +74,13 @@ def test_all_against_all_is_a_double_loop(networks):
 
 @pytest.mark.parametrize("networks", NETWORKS)
 @pytest.mark.parametrize(
-    "settings", [{}, {"loss": LOSSES["wasserstein"], "lipschitz": "penalty"}], ids=["", "penalty"]
+    "settings",
+    [
+        {},
+        {"loss": LOSSES["wasserstein"], "lipschitz": "penalty"},
+        {"loss": LOSSES["relativistic"], "r1": 0.5, "r2": 0.25, "penalty_every": 2},
+    ],
+    ids=["", "penalty", "relativistic"],
 )
 def test_losses_are_those_that_are_trained(networks, settings):
     """Also with the class loss of an auxiliary classifier and with the gradient penalty."""
@@ -90,10 +96,11 @@ def test_losses_are_those_that_are_trained(networks, settings):
         for j in range(2):
             g, d = trees.row(generators, i), trees.row(discriminators, j)
             fakes, _, _ = game.gan.generate(g, noise, labels)
-            _, _, cost = game.gan.feedback(d, fakes, labels)
-            assert torch.isclose(of_g[i, j], cost, atol=1e-5)
-            _, cost = game.gan.update_discriminator(d, images, fakes, labels, key)
+            _, _, cost = game.gan.feedback(d, fakes, labels, real=(images, labels))
             # In training, the second batch uses the buffers that the first has changed.
+            if networks != "dcgan" or not game.gan.loss.pairs:
+                assert torch.isclose(of_g[i, j], cost, atol=1e-5)
+            _, cost = game.gan.update_discriminator(d, images, fakes, labels, key)
             if networks != "dcgan":
                 assert torch.isclose(of_d[j, i], cost, atol=1e-5)
 
@@ -128,9 +135,10 @@ def test_fitness_is_a_measure_of_the_losses():
     assert torch.equal(of_g, losses[0].amax(1)) and torch.equal(of_d, losses[1].amax(1))
 
 
+@pytest.mark.parametrize("loss", ["non-saturating", "relativistic"])
 @pytest.mark.parametrize("networks", NETWORKS)
-def test_one_against_one_is_a_gans_step(networks):
-    game = contest(networks, discriminator_steps=2)
+def test_one_against_one_is_a_gans_step(networks, loss):
+    game = contest(networks, discriminator_steps=2, loss=LOSSES[loss])
     sides, played = game.new_individuals([3]), turns(2)
     after, _ = game.train(sides, None, played)
     pair = Pair(*(trees.row(side.player, 0) for side in sides), {})
@@ -153,9 +161,10 @@ def test_discriminators_rest_while_generators_continue():
     assert after.discriminators.player.moments.steps.tolist() == [1, 1]
 
 
-def test_an_opponent_is_the_one_of_that_number():
+@pytest.mark.parametrize("loss", ["non-saturating", "relativistic"])
+def test_an_opponent_is_the_one_of_that_number(loss):
     """Own individuals come first, then the others, which do not learn."""
-    game = contest()
+    game = contest(loss=LOSSES[loss])
     sides, others = game.new_individuals([1]), game.new_individuals([2, 3])
     before = trees.map(torch.clone, others)
     for rival, key in enumerate([1, 2, 3]):
@@ -176,7 +185,8 @@ def test_an_opponent_is_the_one_of_that_number():
         )
         mine = trees.row(sides.generators.player, 0)
         fakes, _, pull = game.gan.generate(mine, played.noise[0], played.labels[0])
-        _, feedback, _ = game.gan.feedback(rival_discriminator, fakes, played.labels[0])
+        batch = played.images[0], played.labels[0]
+        _, feedback, _ = game.gan.feedback(rival_discriminator, fakes, played.labels[0], real=batch)
         assert trees.equal(
             trees.row(after.generators.player, 0), game.gan.apply_gradients(mine, pull(feedback))
         )

@@ -1,5 +1,7 @@
 """One step of a pair against the same step written out in plain PyTorch."""
 
+import math
+
 import pytest
 import torch
 
@@ -66,6 +68,13 @@ def by_hand(gan, real, labels, noise, keys):
             + names_of_real
             + names_of_fakes
         )
+        for weight, images in ((gan.r1, real[k]), (gan.r2, fakes.detach())):
+            if weight:
+                some = images[: math.ceil(4 / gan.penalty_every)].clone().requires_grad_()
+                names = labels[k][: len(some)]
+                on_some, _ = split(gan, discriminator(some, names), names)
+                (gradients,) = torch.autograd.grad(on_some.sum(), some, create_graph=True)
+                loss = loss + weight / 2 * gradients.flatten(1).norm(dim=1).square().mean()
         if gan.lipschitz == "penalty":
             place = random.uniform(random.fold(keys[k], 0), (4, 1, 1, 1))
             between = (real[k] + place * (fakes.detach() - real[k])).requires_grad_()
@@ -80,8 +89,11 @@ def by_hand(gan, real, labels, noise, keys):
                     param.clamp_(-gan.clip, gan.clip)
         d_losses.append(loss.item())
     g_optimizer.zero_grad()
+    opponents = []
+    if gan.loss.pairs:
+        opponents = [split(gan, discriminator(real[-1], labels[-1]), labels[-1])[0].detach()]
     source, names = split(gan, discriminator(fakes, labels[-1]), labels[-1])
-    g_loss = gan.loss.generator(source) + names
+    g_loss = gan.loss.generator(source, *opponents) + names
     g_loss.backward()
     g_optimizer.step()
     return generator, discriminator, sum(d_losses) / len(d_losses), g_loss.item()
@@ -107,6 +119,11 @@ CASES = [
         networks=ACGANMnist(latent=5, minibatch_kernels=3, minibatch_dims=2, batch_norm="both"),
         loss="hinge",
     ),
+    dict(loss="relativistic", r1=0.5, r2=0.25),
+    dict(networks=DCGAN(width=8, latent=5), loss="relativistic"),
+    dict(networks=DCGAN(width=8, latent=5, dropout=0.0, conditional=True), r1=0.5, penalty_every=3),
+    dict(networks=ACGANMLP(latent=5, hidden=8), loss="relativistic", r2=0.5, penalty_every=2),
+    dict(networks=DCGAN(width=8, latent=5), loss="hinge", lipschitz="spectral-both"),
 ]
 
 
@@ -122,9 +139,8 @@ def test_step_equals_plain_pytorch(case, num_steps):
     for module, player in ((generator, pair.generator), (discriminator, pair.discriminator)):
         for name, param in module.named_parameters():
             assert torch.allclose(param, player.params[name], atol=2e-5), name
-        if (
-            gan.lipschitz != "penalty"
-        ):  # there the modules' statistics have seen the points in between as well
+        # With penalties, the modules' statistics have seen the images of the penalties as well.
+        if not gan.objective.has_penalties:
             for name, buffer in module.named_buffers():
                 assert torch.allclose(buffer, player.buffers[name], atol=1e-5), name
 
@@ -180,6 +196,26 @@ def test_fakes_may_have_labels_of_their_own():
     assert value.item() != pytest.approx(
         gan.update_discriminator(start, real[0], fakes, labels[0], KEY)[1].item(), rel=1e-4
     )
+
+
+@pytest.mark.parametrize("part", ["update_discriminator", "feedback"])
+def test_a_compiler_takes_pairs_and_penalties_as_one_graph(part):
+    options = dict(r1=0.5, r2=0.25, penalty_every=3, shift=0.25)
+    gan = make(MLP(latent=5, hidden=8), "relativistic", **options)
+    players = trees.stack([gan.init(7), gan.init(8)]).discriminator
+    real, labels, _, keys = (torch.stack([x, x]) for x in inputs(gan, 2))
+    batches = real[:, 0], real[:, 1], labels[:, 0]
+
+    def run(player, real, fakes, labels, key):
+        if part == "feedback":
+            return gan.feedback(player, fakes, labels, real=(real, labels))
+        return gan.update_discriminator(player, real, fakes, labels, key)
+
+    expected = torch.func.vmap(run)(players, *batches, keys[:, 0])
+    compiled = torch.compile(calculus.stacked(run), fullgraph=True, backend="aot_eager")
+    found = compiled(players, *batches, keys[:, 0])
+    for (name, a), (_, b) in zip(*map(trees.named_leaves, (expected, found)), strict=True):
+        assert torch.allclose(a.double(), b.double(), atol=1e-5), name
 
 
 @pytest.mark.parametrize("part", ["update_discriminator", "feedback"])

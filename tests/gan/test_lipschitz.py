@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from remuda.gan.lipschitz import SpectralNorm, clip
+from remuda.gan.lipschitz import SpectralNorm, clip, vector_names
 from remuda.gan.players import apply, tensors_of
 
 
@@ -20,6 +20,27 @@ class Two(nn.Module):
 
     def forward(self, images, labels):
         return self.out(self.conv(images).mean((2, 3)))[:, 0]
+
+
+class Table(nn.Module):
+    """Rows that depend on the label, as in conditional BatchNorm."""
+
+    is_embedding = True
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.inner = nn.Parameter(torch.randn(3, 4)), nn.Linear(2, 2)
+
+
+def test_spectral_norm_leaves_embeddings_alone():
+    """Only parameters that the embedding itself owns are left as they are."""
+    network = nn.Sequential(nn.Linear(4, 4), Table())
+    wrapped = SpectralNorm(network)
+    assert list(wrapped.groups.values()) == [["0.weight"], ["1.inner.weight"]]
+    assert vector_names(dict(wrapped.named_buffers())) == {"left_0_weight", "left_1_inner_weight"}
+    assert vector_names(["network.left_0_weight", "network.running_left_mean"]) == {
+        "network.left_0_weight"
+    }
 
 
 def test_spectral_norm_divides_by_the_largest_singular_value():

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from remuda.gan.losses import LOSSES, class_loss, gradient_penalty
+from remuda.gan.losses import LOSSES, class_loss, gradient_penalty, mean_squared_norm
 
 LOG3 = math.log(3.0)  # sigmoid(log 3) = 3/4
 REAL, FAKE = torch.tensor([LOG3, 0.0]), torch.tensor([-LOG3, LOG3])  # D = 3/4, 1/2 and 1/4, 3/4
@@ -61,17 +61,28 @@ def test_the_others_by_hand():
     assert value("hinge", "generator", fake) == pytest.approx(1.25)
 
 
+def test_relativistic_compares_image_i_with_image_i():
+    real, fake = torch.tensor([LOG3, 1.0]), torch.tensor([0.0, 1.0])  # differences log 3 and 0
+    on_real = -(math.log(3 / 4) + math.log(1 / 2)) / 2
+    on_fake = -(math.log(1 / 4) + math.log(1 / 2)) / 2
+    assert value("relativistic", "discriminator", real, fake, 1.0) == pytest.approx(on_real)
+    assert value("relativistic", "generator", fake, real) == pytest.approx(on_fake)
+    assert value("relativistic", "discriminator", real, fake.flip(0), 1.0) != pytest.approx(on_real)
+    assert [name for name, loss in LOSSES.items() if loss.pairs] == ["relativistic"]
+
+
 @pytest.mark.parametrize("name", LOSSES)
 def test_far_outputs_stay_finite(name):
     far = torch.tensor([1e4, -1e4])
     assert math.isfinite(value(name, "discriminator", far, far, 1.0))
-    assert math.isfinite(value(name, "generator", far))
+    assert math.isfinite(value(name, "generator", far, *[-far] * LOSSES[name].pairs))
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_players_pull_in_opposite_directions(name):
     fake = torch.zeros(3, requires_grad=True)
-    (by_generator,) = torch.autograd.grad(LOSSES[name].generator(fake), fake)
+    real = [torch.zeros(3)] * LOSSES[name].pairs
+    (by_generator,) = torch.autograd.grad(LOSSES[name].generator(fake, *real), fake)
     (by_discriminator,) = torch.autograd.grad(
         LOSSES[name].discriminator(torch.zeros(3), fake + 0.1, 1.0), fake
     )
@@ -99,5 +110,6 @@ def test_class_loss_is_half_the_cross_entropy():
 def test_gradient_penalty_by_hand():
     gradients = torch.tensor([[[[3.0, 4.0]]], [[[0.0, 1.0]]]])  # norms 5 and 1
     assert gradient_penalty(gradients).item() == pytest.approx((16 + 0) / 2)
+    assert mean_squared_norm(gradients).item() == pytest.approx((25 + 1) / 2)
     zero = torch.zeros(1, 1, 1, 2, requires_grad=True)
     assert torch.autograd.grad(gradient_penalty(zero), zero)[0].isfinite().all()

@@ -163,6 +163,8 @@ def test_an_update_runs_one_power_iteration(augmentation):
         ("resnet", dict(loss="wasserstein", lipschitz="penalty")),
         ("projection", dict(loss="hinge", lipschitz="spectral", **AUGMENTATION)),
         ("sagan", dict(loss="wasserstein", lipschitz="penalty")),
+        ("conditional dcgan", dict(loss="relativistic", r1=0.5, r2=0.25, shift=0.25)),
+        ("plain critic", dict(loss="relativistic", r1=0.5, r2=0.25, penalty_every=3)),
     ],
 )
 def test_a_compiled_step_equals_the_plain_one(name, options, monkeypatch):

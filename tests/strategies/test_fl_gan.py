@@ -122,6 +122,21 @@ def test_singular_vectors_are_not_averaged(shift):
     assert losses["discriminator_loss"].isfinite().all()
 
 
+def test_the_servers_generator_has_singular_vectors_of_one_member():
+    options = dict(lipschitz="spectral-both", loss="hinge", ema=0.5)
+    (strategy, context), engine = make(**options), Stacked(4)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real(4), 1)
+    served = strategy.generators(engine, state)
+    name = "left_layers_0_weight"
+    for found, own in (
+        (served.generator.buffers, state.generator.buffers),
+        (served.average, state.average),
+    ):
+        assert torch.equal(found[name], own[name])
+        assert (own[name][0] - own[name][1]).norm() > 0.1
+    assert not rows_differ(served.generator.params)
+
+
 @pytest.mark.parametrize(
     ("sync", "generators", "discriminators"),
     [("generator", False, True), ("discriminator", True, False)],

@@ -59,7 +59,7 @@ def test_more_batches_than_members_are_refused():
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])
-@pytest.mark.parametrize("loss", ["non-saturating", "minimax", "least-squares"])
+@pytest.mark.parametrize("loss", ["non-saturating", "minimax", "least-squares", "relativistic"])
 @pytest.mark.parametrize(("size", "k"), [(1, 1), (3, 1), (3, 2), (4, 4)])
 def test_feedback_is_the_gradient_of_the_mean_loss_end_to_end(size, k, loss, networks):
     strategy, context = make(networks, num_fake_batches=k, loss=loss)
@@ -94,11 +94,16 @@ def test_feedback_is_the_gradient_of_the_mean_loss_end_to_end(size, k, loss, net
     batches = made.unflatten(0, (k, 4))
     values = []
     for n, worker in enumerate(discriminators):
-        mine = batches[now.places[n, 0]]
+        mine, buffers, on_real = batches[now.places[n, 0]], worker.buffers, []
+        if loss == "relativistic":  # compared with the worker's own images, which pass first
+            unit = now.images[n].float() / 127.5 - 1
+            discriminator = context.gan.discriminator
+            outputs, buffers = apply(discriminator, worker.params, buffers, unit, now.labels[n])
+            on_real = [outputs]
         outputs, _ = apply(
-            context.gan.discriminator, worker.params, worker.buffers, mine, now.fake_labels[n, 0]
+            context.gan.discriminator, worker.params, buffers, mine, now.fake_labels[n, 0]
         )
-        values.append(context.gan.loss.generator(outputs))
+        values.append(context.gan.loss.generator(outputs, *on_real))
     torch.stack(values).mean().backward()
     expected = {name: leaf.grad for name, leaf in params.items()}
     _, _, pull = context.gan.generate(generator, noise, classes)
