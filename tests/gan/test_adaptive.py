@@ -41,6 +41,7 @@ def test_the_probability_by_hand():
         ("hinge", [1, 1, -1, 0]),
         ("least-squares", [1, -1, -1, -1]),  # targets are 1 and 0
         ("wasserstein", [-1, 1, 1, 1]),  # a critic's zero has no meaning
+        ("relativistic", [-1, 1, 1, 1]),
     ],
 )
 def test_signs_by_hand(loss, expected):
