@@ -1,19 +1,16 @@
 """Apply a network to several batches in one pass, as if to one after the other.
 
 A discriminator processes real images and fakes, each with their own statistics. One pass over both
-has half the operations of two passes. Most layers treat every image separately and need not know.
-All other layers have a class attribute ``num_batches``. If it is n, the layer regards its input as
-n batches of equal size. A network has this attribute too: it says that all of its batch-dependent
-layers have it.
+has half the operations of two passes. Our networks and layers have a class attribute
+``num_batches``. If it is n, a layer regards its input as n batches of equal size. Layers that treat
+every image separately ignore the number, but declare it: this says that they are correct.
 """
 
 import copy
 
 from torch import nn
 
-from remuda.networks import layers, r3gan_modules, resampling
-
-# These treat every image separately.
+# The classes of PyTorch that treat every image separately.
 PER_IMAGE = (
     nn.Linear,
     nn.Conv2d,
@@ -23,12 +20,6 @@ PER_IMAGE = (
     nn.Tanh,
     nn.ModuleList,
     nn.Sequential,
-    layers.Conv2d,
-    resampling.Downsampling,
-    r3gan_modules.Pointwise,
-    r3gan_modules.GroupedConv2d,
-    r3gan_modules.Block,
-    r3gan_modules.DiscriminativeBasis,
 )
 
 

@@ -35,6 +35,11 @@ def channels_first(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2) if is_compiled() else images
 
 
+def wide_type(x: Tensor) -> torch.dtype:
+    """Return the type of x, but at least 32 bits wide."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 class Unflatten(nn.Unflatten):
     """Turn vectors (b, C * H * W) into images in the layout of the layers."""
 
@@ -84,7 +89,7 @@ class Dropout(nn.Module):
         # Slice the draw separately for each layer: a compiler would store a tensor that is used
         # several times instead of computing it again.
         parts = [draws[:, start:end] for start, end in pairwise(ends)]
-        dtype = torch.promote_types(like.dtype, torch.float32)
+        dtype = wide_type(like)
         return [
             channels_last((part >= self.threshold).to(dtype).mul(self.scale).reshape(-1, *shape))
             for part, shape in zip(parts, self.shapes, strict=True)
@@ -122,7 +127,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         this is slower even without a compiler, and it fails under autocast.
         """
         batches = input.unflatten(0, (self.num_batches if self.training else 1, -1))
-        wide = batches.to(torch.promote_types(input.dtype, torch.float32))
+        wide = batches.to(wide_type(input))
         if self.training:
             mean, var = self._statistics(wide)
             self._update_running(mean.detach(), var.detach(), wide[0].numel() // wide.shape[-1])
@@ -162,6 +167,8 @@ class BatchNorm2d(nn.BatchNorm2d):
 class Conv2d(nn.Conv2d):
     """Apply a 3x3 convolution with padding 1."""
 
+    num_batches = 1  # see remuda.networks.batches
+
     def __init__(self, in_channels: int, out_channels: int, stride: int = 1):
         super().__init__(in_channels, out_channels, 3, stride, padding=1)
 
@@ -171,6 +178,23 @@ class Conv2d(nn.Conv2d):
         weight = self.weight.permute(2, 3, 1, 0)  # (k, k, in, out)
         y = convolutions.convolution(input, weight, self.stride[0], padding=1)
         return y + cast(Tensor, self.bias).to(y.dtype)
+
+
+class Pointwise(nn.Conv2d):
+    """Apply a 1x1 convolution: the same linear map to every pixel."""
+
+    num_batches = 1  # see remuda.networks.batches
+
+    def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True):
+        super().__init__(in_channels, out_channels, 1, bias=bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not is_compiled():
+            return super().forward(input)
+        # One matrix of pixels: under vmap, this is one batched product of matrices.
+        y = F.linear(input.flatten(0, 2), self.weight.flatten(1))
+        y = y.unflatten(0, input.shape[:3])
+        return y if self.bias is None else y + self.bias.to(y.dtype)
 
 
 class UpsampledConv2d(nn.Conv2d):

@@ -14,8 +14,8 @@ from torch import nn
 from remuda.errors import UserError
 from remuda.networks.base import Networks
 from remuda.networks.r3gan_modules import Blocks, Discriminator, Generator, Stage
+from remuda.networks.resampling import sizes
 
-SMALLEST = 4  # pixels, the shortest side of the smallest feature map
 FULL_AREA = 32 * 32  # pixels, above which every doubling halves the channels
 
 
@@ -51,30 +51,15 @@ class R3GAN(Networks):
 
     def _stages(self, shape: tuple[int, ...]) -> list[Stage]:
         """Return the feature maps from the smallest resolution to that of the images."""
-        height, width = shape[1:]
-        sizes = _sizes(height, width)
-        num_large = sum(height * width > FULL_AREA for height, width in sizes)
+        resolutions = sizes(shape)
+        num_large = sum(height * width > FULL_AREA for height, width in resolutions)
         unit = self.group_width // math.gcd(self.group_width, self.expansion) << num_large
         if self.width % unit:
             raise UserError(
-                f"networks.width must be a multiple of {unit} for {height}x{width} images with "
-                f"networks.group_width={self.group_width} and networks.expansion="
+                f"networks.width must be a multiple of {unit} for {shape[1]}x{shape[2]} images "
+                f"with networks.group_width={self.group_width} and networks.expansion="
                 f"{self.expansion}, not {self.width}"
             )
-        num_full = len(sizes) - num_large
-        channels = [self.width >> max(0, i + 1 - num_full) for i in range(len(sizes))]
-        return [Stage(*size, count) for size, count in zip(sizes, channels, strict=True)]
-
-
-def _sizes(height: int, width: int) -> list[tuple[int, int]]:
-    """Return the resolutions of the feature maps, from the smallest to that of the images."""
-    if height % 2 or width % 2 or min(height, width) < 2 * SMALLEST:
-        raise UserError(
-            "r3gan needs images whose height and width are even numbers from 8 on, not "
-            f"{height}x{width}: set data.size, or networks.name=mlp"
-        )
-    sizes = [(height, width)]
-    while height % 2 == 0 and width % 2 == 0 and min(height, width) >= 2 * SMALLEST:
-        height, width = height // 2, width // 2
-        sizes.append((height, width))
-    return sizes[::-1]
+        num_full = len(resolutions) - num_large
+        channels = [self.width >> max(0, i + 1 - num_full) for i in range(len(resolutions))]
+        return [Stage(*size, count) for size, count in zip(resolutions, channels, strict=True)]

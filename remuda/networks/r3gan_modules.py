@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from remuda.networks import convolutions, layers
-from remuda.networks.layers import channels_first, channels_last, one_hot
+from remuda.networks.layers import Pointwise, channels_first, channels_last, one_hot, wide_type
 from remuda.networks.resampling import Downsampling, Upsampling
 
 SLOPE = 0.2  # negative slope of every LeakyReLU
 GAIN = math.sqrt(2 / (1 + SLOPE**2))  # keeps the variance of a signal across a LeakyReLU
 
-Layer = TypeVar("Layer", nn.Linear, "Pointwise", "GroupedConv2d")
+Layer = TypeVar("Layer", nn.Linear, Pointwise, "GroupedConv2d")
 
 
 class Stage(NamedTuple):
@@ -34,22 +34,10 @@ class Blocks(NamedTuple):
     group_width: int  # channels per group of the 3x3 convolutions
 
 
-class Pointwise(nn.Conv2d):
-    """Apply a 1x1 convolution: the same linear map to every pixel."""
-
-    def __init__(self, in_channels: int, out_channels: int, bias: bool = False):
-        super().__init__(in_channels, out_channels, 1, bias=bias)
-
-    def forward(self, input: Tensor) -> Tensor:
-        if not layers.is_compiled():
-            return super().forward(input)
-        y = F.linear(input.flatten(0, 2), self.weight[:, :, 0, 0])
-        y = y.unflatten(0, input.shape[:3])
-        return y if self.bias is None else y + self.bias.to(y.dtype)
-
-
 class GroupedConv2d(nn.Conv2d):
     """Apply a 3x3 convolution with padding 1 to each group of channels separately."""
+
+    num_batches = 1  # see remuda.networks.batches
 
     def __init__(self, channels: int, groups: int):
         super().__init__(channels, channels, 3, padding=1, groups=groups)
@@ -70,12 +58,14 @@ class Block(nn.Module):
     network, here with its number of residual blocks.
     """
 
+    num_batches = 1  # see remuda.networks.batches
+
     def __init__(self, channels: int, expansion: int, group_width: int, num_blocks: int):
         super().__init__()
         inner = channels * expansion
-        self.expand = Pointwise(channels, inner, bias=True)
+        self.expand = Pointwise(channels, inner)
         self.convolution = GroupedConv2d(inner, inner // group_width)
-        self.reduce = Pointwise(inner, channels)
+        self.reduce = Pointwise(inner, channels, bias=False)
         gain = GAIN * num_blocks**-0.25  # -1 / (2 m - 2) for blocks of m = 3 layers
         _draw(self.expand, gain)
         _draw(self.convolution, gain)
@@ -102,6 +92,8 @@ class GenerativeBasis(nn.Module):
 
 class DiscriminativeBasis(nn.Module):
     """Return the inner product of each channel with a learned image: (b, channels)."""
+
+    num_batches = 1  # see remuda.networks.batches
 
     def __init__(self, stage: Stage):
         super().__init__()
@@ -133,7 +125,7 @@ class Generator(nn.Module):
             modules += [*_changed(before, after), Upsampling()]
             modules += _blocks(after, blocks, len(stages))
         self.body = nn.Sequential(*modules)
-        self.output = _draw(Pointwise(stages[-1].channels, image_channels))
+        self.output = _draw(Pointwise(stages[-1].channels, image_channels, bias=False))
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         if self.embedding is not None:
@@ -155,7 +147,7 @@ class Discriminator(nn.Module):
     def __init__(self, stages: list[Stage], blocks: Blocks, image_channels: int, num_labels: int):
         super().__init__()
         self.num_labels = num_labels
-        self.input = _draw(Pointwise(image_channels, stages[-1].channels))
+        self.input = _draw(Pointwise(image_channels, stages[-1].channels, bias=False))
         modules = _blocks(stages[-1], blocks, len(stages))
         for before, after in pairwise(reversed(stages)):
             modules += [Downsampling(), *_changed(before, after)]
@@ -176,7 +168,7 @@ class Discriminator(nn.Module):
             return outputs[:, 0]
         embedded = self.embedding(one_hot(labels, self.num_labels).to(images.dtype))
         # In half precision, the products would be too coarse.
-        wide = torch.promote_types(outputs.dtype, torch.float32)
+        wide = wide_type(outputs)
         return (outputs.to(wide) * embedded.to(wide)).sum(1)
 
 
@@ -193,7 +185,7 @@ def _changed(before: Stage, after: Stage) -> list[nn.Module]:
     """Return the layer that changes the number of channels, if it changes."""
     if before.channels == after.channels:
         return []
-    return [_draw(Pointwise(before.channels, after.channels))]
+    return [_draw(Pointwise(before.channels, after.channels, bias=False))]
 
 
 def _draw(module: Layer, gain: float = 1.0) -> Layer:

@@ -1,16 +1,37 @@
-"""Double or halve images with a smooth filter, which avoids aliasing.
+"""Decide how often images are halved, and double or halve them with a smooth filter.
 
-The filter is 1, 3, 3, 1 along both axes: the nearest neighbour or the mean of two pixels, blurred
-with 1, 2, 1. Pixels outside of the image are 0. This is a convolution with stride 2, or its
-transpose. It consists of sums of shifted images here, because a compiler can fuse these sums with
-other layers, and because they work under ``vmap`` and with second derivatives.
+The filter, which avoids aliasing, is 1, 3, 3, 1 along both axes: the nearest neighbour or the mean
+of two pixels, blurred with 1, 2, 1. Pixels outside of the image are 0. This is a convolution with
+stride 2, or its transpose. It consists of sums of shifted images here, because a compiler can fuse
+these sums with other layers, and because they work under ``vmap`` and with second derivatives.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from remuda.errors import UserError
 from remuda.networks import layers
+
+SHORTEST = 4  # pixels of the shorter side of the smallest feature map, at least
+
+
+def sizes(shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the sizes of a pair's feature maps, from the smallest to that of the images.
+
+    Both sides are halved as long as they are even and the result has ``SHORTEST`` pixels.
+    """
+    _, height, width = shape
+    found = [(height, width)]
+    while height % 2 == 0 and width % 2 == 0 and min(height, width) >= 2 * SHORTEST:
+        height, width = height // 2, width // 2
+        found.append((height, width))
+    if len(found) == 1:
+        raise UserError(
+            f"a residual pair needs images whose sides are even and at least {2 * SHORTEST} "
+            f"pixels long, not {height}x{width}: set data.size, or networks.name=mlp"
+        )
+    return found[::-1]
 
 
 class Upsampling(nn.Module):
@@ -24,6 +45,8 @@ class Upsampling(nn.Module):
 
 class Downsampling(nn.Module):
     """Halve the height and the width of images, which must be even."""
+
+    num_batches = 1  # see remuda.networks.batches
 
     def forward(self, images: Tensor) -> Tensor:
         for axis in _axes():

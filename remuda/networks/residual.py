@@ -13,26 +13,14 @@ from remuda.networks import convolutions, layers
 from remuda.networks.layers import (
     BatchNorm2d,
     Conv2d,
+    Pointwise,
     UpsampledConv2d,
     channels_first,
     channels_last,
+    wide_type,
 )
 
 EPSILON = 1e-5  # of every BatchNorm
-
-
-class Pointwise(nn.Conv2d):
-    """Apply a 1x1 convolution."""
-
-    num_batches = 1  # see remuda.networks.batches
-
-    def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True):
-        super().__init__(in_channels, out_channels, 1, bias=bias)
-
-    def forward(self, input: Tensor) -> Tensor:
-        if not layers.is_compiled():
-            return super().forward(input)
-        return F.linear(input, self.weight.flatten(1), self.bias)
 
 
 class PooledConv2d(nn.Conv2d):
@@ -155,11 +143,6 @@ class DownBlock(nn.Module):
         return y + (rest if self.shortcut is None else self.shortcut(rest))
 
 
-def wide(x: Tensor) -> torch.dtype:
-    """Return the type of x, but at least 32 bits wide."""
-    return torch.promote_types(x.dtype, torch.float32)
-
-
 class SelfAttention(nn.Module):
     """Add to every pixel a mixture of all pixels, weighted by similarity (Zhang et al. 2018).
 
@@ -181,7 +164,7 @@ class SelfAttention(nn.Module):
         planes = channels_first(images)
         pixels = planes.flatten(2).mT  # (b, H W, channels)
         similarity = self.query(pixels) @ self.key(pixels).mT
-        weights = similarity.to(wide(pixels)).softmax(-1).to(pixels.dtype)
+        weights = similarity.to(wide_type(pixels)).softmax(-1).to(pixels.dtype)
         mixture = self.output(weights @ self.value(pixels))
         mixture = channels_last(mixture.mT.unflatten(2, planes.shape[2:]))
         return images + (self.gain * mixture).to(images.dtype)

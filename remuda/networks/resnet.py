@@ -26,10 +26,11 @@ from remuda.networks.layers import (
     channels_first,
     channels_last,
     one_hot,
+    wide_type,
 )
-from remuda.networks.residual import EPSILON, DownBlock, SelfAttention, UpBlock, chosen, wide
+from remuda.networks.resampling import sizes
+from remuda.networks.residual import EPSILON, DownBlock, SelfAttention, UpBlock, chosen
 
-SHORTEST = 4  # pixels of the shorter side of the generator's first map, at least
 CONSTANT = 3  # up to this many doublings, all blocks have the same width
 
 
@@ -61,7 +62,7 @@ class ResNet(Networks):
         return self.conditional and self.head == "ac-gan"
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        num_doublings = doublings(shape)
+        num_doublings = len(sizes(shape)) - 1
         widths = [self.width] * (num_doublings + 1)
         if num_doublings > CONSTANT:
             powers = reversed(range(num_doublings + 1))
@@ -70,7 +71,7 @@ class ResNet(Networks):
         return _initialised(Generator(self, widths, shape, num_labels))
 
     def discriminator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        num_halvings = doublings(shape)
+        num_halvings = len(sizes(shape)) - 1
         widths, pooled = [self.discriminator_width] * 4, [True, True, False, False]
         if num_halvings < 2:
             pooled = [True, False, False, False]
@@ -110,15 +111,13 @@ class Generator(nn.Module):
     def __init__(self, net: ResNet, widths: list[int], shape: tuple[int, ...], num_labels: int):
         super().__init__()
         self.num_labels = num_labels
-        scale = 2 ** (len(widths) - 1)
-        height, width = shape[1] // scale, shape[2] // scale
+        (height, width), *larger = sizes(shape)
         self.input = nn.Linear(net.latent, widths[0] * height * width)
         self.unflatten = Unflatten(widths[0], height, width)
         self.blocks = nn.ModuleList(UpBlock(*pair, num_labels) for pair in pairwise(widths))
         attentions: list[nn.Module] = []
-        for channels in widths[1:]:
-            height, width = 2 * height, 2 * width
-            attends = net.attends(height, width)
+        for channels, size in zip(widths[1:], larger, strict=True):
+            attends = net.attends(*size)
             attentions.append(SelfAttention(channels) if attends else nn.Identity())
         self.attentions = nn.ModuleList(attentions)
         self.norm = BatchNorm2d(widths[-1], EPSILON)
@@ -170,7 +169,7 @@ class Discriminator(nn.Module):
         images = channels_last(images)
         for block, attention in zip(self.blocks, self.attentions, strict=True):
             images = attention(block(images))
-        features = channels_first(images).relu().sum((2, 3), dtype=wide(images))
+        features = channels_first(images).relu().sum((2, 3), dtype=wide_type(images))
         outputs = self.output(features)
         if self.auxiliary:
             return outputs
@@ -179,20 +178,6 @@ class Discriminator(nn.Module):
             return outputs
         vectors = chosen(one_hot(labels, self.num_labels), self.embedding)
         return outputs + (features * vectors).sum(1)
-
-
-def doublings(shape: tuple[int, ...]) -> int:
-    """Return how often both sides of an image can be halved, down to ``SHORTEST`` pixels."""
-    _, height, width = shape
-    count = 0
-    while height % 2 == 0 and width % 2 == 0 and min(height, width) >= 2 * SHORTEST:
-        height, width, count = height // 2, width // 2, count + 1
-    if not count:
-        raise UserError(
-            f"a residual pair needs images whose sides are even and at least {2 * SHORTEST} "
-            f"pixels long, not {shape[1]}x{shape[2]}: set data.size, or networks.name=mlp"
-        )
-    return count
 
 
 def _initialised(network: nn.Module) -> nn.Module:

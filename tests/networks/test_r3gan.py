@@ -14,7 +14,8 @@ from remuda import config
 from remuda.errors import UserError
 from remuda.gan.lipschitz import SpectralNorm
 from remuda.networks import NETWORKS, R3GAN, count_parameters, layers
-from remuda.networks.r3gan_modules import GAIN, Block, GroupedConv2d, Pointwise
+from remuda.networks.layers import Pointwise
+from remuda.networks.r3gan_modules import GAIN, Block, GroupedConv2d
 from remuda.networks.resampling import Downsampling, Upsampling
 
 LABELS = torch.tensor([0, 2, 1])
@@ -91,7 +92,7 @@ def test_shapes_and_labels(shape, conditional):
 
 @pytest.mark.parametrize("shape", [(1, 9, 8), (1, 6, 8), (2, 1, 1), (1, 8, 31)])
 def test_other_shapes_are_refused(shape):
-    with pytest.raises(UserError, match=r"even numbers from 8 on.*data\.size"):
+    with pytest.raises(UserError, match=r"sides are even and at least 8.*data\.size"):
         R3GAN().discriminator(shape, 10)
 
 
@@ -178,7 +179,7 @@ def test_resampling_equals_convolutions(module, factor, compiled, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "layer", [Pointwise(8, 6, bias=True), Pointwise(8, 6), GroupedConv2d(8, 2)]
+    "layer", [Pointwise(8, 6), Pointwise(8, 6, bias=False), GroupedConv2d(8, 2)]
 )
 def test_layers_agree_in_both_layouts(layer, monkeypatch):
     layer = layer.double()
