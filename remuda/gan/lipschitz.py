@@ -50,7 +50,7 @@ class SpectralNorm(nn.Module):
                 if not weight.any():
                     raise UserError(
                         f"spectral normalisation cannot divide the weights of {name}, because they "
-                        "start at 0: set strategy.lipschitz=none or networks.name=wcgan"
+                        "start at 0: set strategy.lipschitz=auto or networks.name=resnet"
                     )
                 self.groups[weight.shape[0], weight[0].numel()].append(name)
                 vector = torch.randn(weight.shape[0])

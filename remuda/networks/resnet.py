@@ -56,10 +56,12 @@ class ResNet(Networks):
                 "networks.discriminator_width must be a multiple of 2, not "
                 f"{self.discriminator_width}"
             )
+        if self.head == "ac-gan" and not self.conditional:
+            raise UserError("networks.head=ac-gan needs labels: set networks.conditional=true")
 
     @property
     def auxiliary(self) -> bool:
-        return self.conditional and self.head == "ac-gan"
+        return self.head == "ac-gan"
 
     def generator(self, shape: tuple[int, ...], num_classes: int) -> nn.Module:
         num_doublings = len(sizes(shape)) - 1
@@ -82,9 +84,9 @@ class ResNet(Networks):
         num_labels = num_classes if self.conditional else 0
         return _initialised(Discriminator(self, widths, pooled, shape, num_labels))
 
-    def attends(self, height: int, width: int) -> bool:
-        """Return whether self-attention follows a block whose output has this size."""
-        return False
+    def attended(self, maps: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """Return which of these sizes of a network's feature maps has self-attention, if any."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +103,15 @@ class SAGAN(ResNet):
                 f"networks.attention_size must be at least 4, not {self.attention_size}"
             )
 
-    def attends(self, height: int, width: int) -> bool:
-        return min(height, width) <= self.attention_size < 2 * min(height, width)
+    def attended(self, maps: list[tuple[int, int]]) -> tuple[int, int]:
+        small = [size for size in maps if min(size) <= self.attention_size]
+        if not small:
+            least = min(map(min, maps))
+            raise UserError(
+                f"networks.attention_size={self.attention_size} is smaller than the feature maps "
+                f"of these images: set it to {least} or more"
+            )
+        return max(small)
 
 
 class Generator(nn.Module):
@@ -115,11 +124,11 @@ class Generator(nn.Module):
         self.input = nn.Linear(net.latent, widths[0] * height * width)
         self.unflatten = Unflatten(widths[0], height, width)
         self.blocks = nn.ModuleList(UpBlock(*pair, num_labels) for pair in pairwise(widths))
-        attentions: list[nn.Module] = []
-        for channels, size in zip(widths[1:], larger, strict=True):
-            attends = net.attends(*size)
-            attentions.append(SelfAttention(channels) if attends else nn.Identity())
-        self.attentions = nn.ModuleList(attentions)
+        attended = net.attended(larger)
+        self.attentions = nn.ModuleList(
+            SelfAttention(channels) if size == attended else nn.Identity()
+            for channels, size in zip(widths[1:], larger, strict=True)
+        )
         self.norm = BatchNorm2d(widths[-1], EPSILON)
         self.output = Conv2d(widths[-1], shape[0])
 
@@ -149,16 +158,19 @@ class Discriminator(nn.Module):
         num_labels: int,
     ):
         super().__init__()
-        channels, height, width = shape
-        blocks: list[nn.Module] = []
-        attentions: list[nn.Module] = []
-        for (before, after), is_pooled in zip(pairwise([channels, *widths]), pooled, strict=True):
-            blocks.append(DownBlock(before, after, pooled=is_pooled, first=not blocks))
-            if is_pooled:
-                height, width = height // 2, width // 2
-            attends = is_pooled and net.attends(height, width)
-            attentions.append(SelfAttention(after) if attends else nn.Identity())
-        self.blocks, self.attentions = nn.ModuleList(blocks), nn.ModuleList(attentions)
+        pairs = zip(pairwise([shape[0], *widths]), pooled, strict=True)
+        self.blocks = nn.ModuleList(
+            DownBlock(before, after, pooled=is_pooled, first=i == 0)
+            for i, ((before, after), is_pooled) in enumerate(pairs)
+        )
+        # Only the first blocks pool. Attention follows one of them.
+        _, *smaller = reversed(sizes(shape))
+        maps = smaller[: sum(pooled)]
+        place = maps.index(attended) if (attended := net.attended(maps)) else None
+        self.attentions = nn.ModuleList(
+            SelfAttention(channels) if i == place else nn.Identity()
+            for i, channels in enumerate(widths)
+        )
         self.auxiliary, self.num_labels = net.auxiliary, num_labels
         self.output = nn.Linear(widths[-1], 1 + num_labels if net.auxiliary else 1)
         self.embedding = None

@@ -97,11 +97,12 @@ class Strategy(Settings, ABC):
                 "strategy.shift, strategy.cutout and strategy.colour are for images, not for "
                 "points: leave them at 0"
             )
-        if self.final_penalty != 1 and not context.gan.objective.has_penalties:
-            raise UserError(
-                "strategy.final_penalty has no effect, because the discriminator has no penalty: "
-                "leave it at 1"
-            )
+        for name in ("penalty_every", "final_penalty"):
+            if getattr(self, name) != 1 and not context.gan.objective.has_penalties:
+                raise UserError(
+                    f"strategy.{name} has no effect, because the discriminator has no penalty: "
+                    "leave it at 1, or set strategy.r1"
+                )
 
     # The method of the paper
 

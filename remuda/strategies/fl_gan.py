@@ -25,6 +25,7 @@ from remuda.gan import Pair, Player
 from remuda.gan.lipschitz import vector_names
 from remuda.gan.optimizers import Moments
 from remuda.networks.layers import BatchNorm2d
+from remuda.networks.residual import ConditionalBatchNorm2d
 from remuda.strategies.base import Context, Metrics, Strategy
 from remuda.strategies.facts import TrafficPlan
 from remuda.strategies.md_gan import WORKERS
@@ -159,7 +160,8 @@ class FLGAN(Strategy):
 
 def norm_names(network: nn.Module) -> set[str]:
     """Return the names of all parameters and buffers in normalisation layers."""
-    norms = [name for name, module in network.named_modules() if isinstance(module, BatchNorm2d)]
+    kinds = BatchNorm2d | ConditionalBatchNorm2d
+    norms = [name for name, module in network.named_modules() if isinstance(module, kinds)]
     tensors = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
     return {tensor for tensor in tensors if any(tensor.startswith(f"{norm}.") for norm in norms)}
 

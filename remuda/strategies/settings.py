@@ -85,9 +85,7 @@ class Settings:
             betas = getattr(self, name)
             if not all(0 <= beta < 1 for beta in betas):
                 raise UserError(f"strategy.{name} must be two numbers in [0, 1), not {list(betas)}")
-        for name in ("steps_per_round", "r1", "r2"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
+        self._check_not_negative("steps_per_round", "r1", "r2")
         if self.penalty_every > self.batch_size:
             raise UserError(
                 "strategy.penalty_every must be at most strategy.batch_size, which is "
@@ -106,10 +104,8 @@ class Settings:
         self._check_schedule()
 
     def _check_schedule(self) -> None:
-        changes = ("final_lr", "final_penalty", "annealing_rounds", "warmup_rounds")
-        for name in (*changes, "ema_images", "ema_rampup"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
+        self._check_not_negative("final_lr", "final_penalty", "annealing_rounds", "warmup_rounds")
+        self._check_not_negative("ema_images", "ema_rampup")
         final = self.final_betas
         if len(final) not in (0, 2) or not all(0 <= beta < 1 for beta in final):
             raise UserError(
@@ -123,9 +119,9 @@ class Settings:
             )
         if self.annealing != "none" and not (is_changing and self.annealing_rounds):
             raise UserError(
-                f"strategy.annealing={self.annealing} needs to know how far and how long: set "
-                "strategy.annealing_rounds, and one of strategy.final_lr, final_betas and "
-                "final_penalty"
+                f"strategy.annealing={self.annealing} needs a duration and a final value: set "
+                "strategy.annealing_rounds, and one of strategy.final_lr, strategy.final_betas "
+                "and strategy.final_penalty"
             )
         if self.ema and self.ema_images:
             raise UserError(
@@ -137,6 +133,12 @@ class Settings:
                 "strategy.ema_rampup limits strategy.ema_images: set that one too, or leave "
                 "strategy.ema_rampup at 0"
             )
+
+    def _check_not_negative(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise UserError(f"strategy.{name} must be at least 0 and finite, not {value}")
 
     def scheduled(
         self, t: int, num_steps: int, *, updates_per_step: int = 1, num_batches: int = 1

@@ -91,9 +91,11 @@ BAD = {
     "strategy.loss: 'hing' is unknown, did you mean hinge?": {"strategy": {"loss": "hing"}},
     "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
-    "strategy.steps_per_round must be at least 0, not -1": {"strategy": {"steps_per_round": -1}},
-    "strategy.r1 must be at least 0, not -0.5": {"strategy": {"r1": -0.5}},
-    "strategy.r2 must be at least 0, not nan": {"strategy": {"r2": float("nan")}},
+    "strategy.steps_per_round must be at least 0 and finite, not -1": {
+        "strategy": {"steps_per_round": -1}
+    },
+    "strategy.r1 must be at least 0 and finite, not -0.5": {"strategy": {"r1": -0.5}},
+    "strategy.r2 must be at least 0 and finite, not nan": {"strategy": {"r2": float("nan")}},
     "strategy.penalty_every must be at least 1, not 0": {"strategy": {"penalty_every": 0}},
     "strategy.penalty_every must be at most strategy.batch_size, which is 4, not 8": {
         "strategy": {"batch_size": 4, "penalty_every": 8}
@@ -118,11 +120,11 @@ BAD = {
     "strategy.generator_betas must be two numbers in [0, 1)": {
         "strategy": {"generator_betas": [0.5, 1.0]}
     },
-    "strategy.final_lr must be at least 0, not -0.1": {
+    "strategy.final_lr must be at least 0 and finite, not -0.1": {
         "strategy": {"annealing": "linear", "annealing_rounds": 3, "final_lr": -0.1}
     },
-    "strategy.warmup_rounds must be at least 0, not nan": {
-        "strategy": {"warmup_rounds": float("nan")}
+    "strategy.warmup_rounds must be at least 0 and finite, not inf": {
+        "strategy": {"warmup_rounds": float("inf")}
     },
     "strategy.final_betas must be two numbers in [0, 1) or empty, not [0.5]": {
         "strategy": {"annealing": "cosine", "annealing_rounds": 3, "final_betas": [0.5]}
@@ -130,10 +132,10 @@ BAD = {
     "strategy.final_lr, final_betas, final_penalty and annealing_rounds have no effect": {
         "strategy": {"final_lr": 0.1}
     },
-    "strategy.annealing=cosine needs to know how far": {
+    "strategy.annealing=cosine needs a duration and a final value": {
         "strategy": {"annealing": "cosine", "annealing_rounds": 10}
     },
-    "strategy.annealing=linear needs to know how far": {
+    "strategy.annealing=linear needs a duration and a final value": {
         "strategy": {"annealing": "linear", "final_lr": 0.0}
     },
     "strategy.ema and strategy.ema_images set the same": {

@@ -27,7 +27,7 @@ NETWORKS = {
     "acgan-mlp": ACGANMLP(latent=6, hidden=12),
     "r3gan": R3GAN(latent=6, width=4, blocks=1, group_width=4, conditional=True),
     "sagan": SAGAN(
-        latent=6, width=4, discriminator_width=4, attention_size=4, conditional=True, head="ac-gan"
+        latent=6, width=4, discriminator_width=4, attention_size=8, conditional=True, head="ac-gan"
     ),
 }
 # A choice between equals may depend on the last bit, so engines are compared without choices.

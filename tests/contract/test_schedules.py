@@ -78,3 +78,5 @@ def test_a_schedule_of_a_penalty_needs_a_penalty(toy_data):
     Small(toy_data, "standalone", "stacked-loop", loss="wasserstein", **settings)
     with pytest.raises(UserError, match="final_penalty has no effect"):
         Small(toy_data, "standalone", "stacked-loop", **settings)
+    with pytest.raises(UserError, match=r"penalty_every has no effect.*leave it at 1"):
+        Small(toy_data, "standalone", "stacked-loop", penalty_every=2)

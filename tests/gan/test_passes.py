@@ -33,7 +33,7 @@ NETWORKS = {
     "resnet": ResNet(latent=5, width=8, discriminator_width=4),
     "projection": ResNet(latent=5, width=8, discriminator_width=4, conditional=True),
     "sagan": SAGAN(
-        latent=5, width=8, discriminator_width=8, attention_size=4, conditional=True, head="ac-gan"
+        latent=5, width=8, discriminator_width=8, attention_size=8, conditional=True, head="ac-gan"
     ),
 }
 LABELS, FAKE_LABELS = torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1, 0])

@@ -105,7 +105,7 @@ def test_bad_settings_are_refused_with_a_message():
         R3GAN(width=20).generator((1, 8, 8), 10)
     with pytest.raises(UserError, match=r"a multiple of 16 for 64x64 images"):
         R3GAN(width=24).generator((1, 64, 64), 10)
-    with pytest.raises(UserError, match=r"start at 0: set strategy\.lipschitz=none"):
+    with pytest.raises(UserError, match=r"start at 0: set strategy\.lipschitz=auto"):
         SpectralNorm(R3GAN(**SMALL).discriminator((1, 8, 8), 3))
 
 

@@ -133,7 +133,7 @@ def test_labels_reach_both_networks():
 
 def test_an_auxiliary_head_ignores_labels_and_classifies():
     net = ResNet(discriminator_width=8, conditional=True, head="ac-gan")
-    assert net.auxiliary and not ResNet(head="ac-gan").auxiliary
+    assert net.auxiliary and not ResNet(conditional=True).auxiliary
     discriminator, images = net.discriminator((3, 16, 16), 3), pixels(3, 3, 16, 16)
     assert discriminator(images, LABELS).shape == (3, 4)
     assert torch.equal(discriminator(images, LABELS), discriminator(images, 2 - LABELS))
@@ -148,6 +148,8 @@ def test_attention_is_where_the_setting_says():
     assert places(16, (3, 32, 32)) == [[False, True, False], [True, False, False, False]]
     assert places(8, (3, 32, 32)) == [[True, False, False], [False, True, False, False]]
     assert places(16, (1, 28, 28)) == [[True, False], [True, False, False, False]]
+    assert places(99, (3, 32, 32)) == [[False, False, True], [True, False, False, False]]
+    assert places(16, (1, 8, 8)) == [[True], [True, False, False, False]]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +158,9 @@ def test_attention_is_where_the_setting_says():
         (lambda: ResNet(width=6), "networks.width must be a multiple of 4, not 6"),
         (lambda: ResNet(discriminator_width=7), "networks.discriminator_width .* not 7"),
         (lambda: SAGAN(attention_size=2), "networks.attention_size must be at least 4, not 2"),
+        (lambda: SAGAN(attention_size=7).generator((3, 32, 32), 0), "=7 .* set it to 8 or more"),
+        (lambda: SAGAN(attention_size=7).discriminator((3, 32, 32), 0), "set it to 8 or more"),
+        (lambda: ResNet(head="ac-gan"), "needs labels: set networks.conditional=true"),
         (lambda: ResNet().generator((3, 27, 27), 0), "not 27x27: set data.size"),
         (lambda: ResNet().discriminator((3, 6, 32), 0), "not 6x32"),
     ],

@@ -6,7 +6,7 @@ import torch
 from remuda.data.batches import Batch
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
-from remuda.networks import DCGAN, MLP
+from remuda.networks import DCGAN, MLP, ResNet
 from remuda.strategies import FLGAN, Standalone
 from remuda.strategies.fl_gan import norm_names
 from remuda.tensors import trees
@@ -165,6 +165,16 @@ def test_norms_stay_local_and_the_rest_does_not():
         for name, leaf in tensors.items():
             if leaf.is_floating_point():
                 assert torch.equal(leaf[0], leaf[1]) != (name in local), name
+
+
+def test_the_scales_of_a_conditional_norm_are_part_of_it():
+    generator = ResNet(latent=5, width=8, conditional=True).generator((1, 8, 8), 3)
+    norm = {name for name, _ in generator.blocks[0].norm1.named_parameters()}
+    buffers = {"norm.running_mean", "norm.running_var"}
+    found = {name for name in norm_names(generator) if name.startswith("blocks.0.norm1.")}
+    assert norm == {"scale", "shift"}
+    assert found == {f"blocks.0.norm1.{name}" for name in norm | buffers}
+    assert not any("conv" in name for name in norm_names(generator))
 
 
 def test_moments_and_moving_averages_of_norms_stay_local_too():
