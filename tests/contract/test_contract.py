@@ -30,8 +30,9 @@ NETWORKS = {
         latent=6, width=4, discriminator_width=4, attention_size=8, conditional=True, head="ac-gan"
     ),
 }
-# A choice between equals may depend on the last bit, so engines are compared without choices.
-UNDECIDED = {"cellular": dict(selection="none", replacement="always")}
+# A choice between equals may depend on the last bit, so engines are compared without choices, and
+# with mutations of mixtures that are too small to matter.
+UNDECIDED = {"cellular": dict(selection="none", replacement="always", mixture_mutation=1e-4)}
 # (strategy, networks) -> results of the simplest engine, which all engines are compared with
 REFERENCES = {}
 
@@ -124,12 +125,14 @@ def test_engines_agree_to_rounding(toy_data, strategy, engine, networks):
         REFERENCES[key] = small.train(3)
     reference, expected = REFERENCES[key]
     state, metrics = Small(toy_data, strategy, engine, networks, **settings).train(3)
+    # The tolerance is wide because of biases before a BatchNorm: their gradients are only rounding,
+    # which Adam turns into whole steps.
     for (name, a), (_, b) in zip(
         trees.named_leaves(reference), trees.named_leaves(state), strict=True
     ):
         assert torch.allclose(a.double(), b.double().cpu(), atol=2e-3), name
     for one, other in zip(expected, metrics, strict=True):
-        assert all(torch.allclose(one[name], other[name].cpu(), atol=1e-3) for name in one)
+        assert all(torch.allclose(one[name], other[name].cpu(), atol=2e-3) for name in one)
 
 
 def test_seeds_matter_and_repeat(toy_data, strategy, engine):
