@@ -35,6 +35,12 @@ def toy_data() -> Dataset:
     return Dataset("toy", images, labels, ("dark", "grey", "light"))
 
 
+@pytest.fixture
+def no_pages(monkeypatch):
+    """Train without drawing pages, which takes longer than a few tiny rounds."""
+    monkeypatch.setattr("remuda.reports.page.write", lambda folder: folder / "index.html")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory):
     """Keep the classifiers and statistics of the tests out of the user's cache."""
