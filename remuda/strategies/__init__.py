@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from remuda.system.choices import Choices, lazy_exports
 
 if TYPE_CHECKING:
-    from remuda.strategies.base import Context, Metrics, Strategy
+    from remuda.strategies.base import Strategy
     from remuda.strategies.cellular import Cellular
     from remuda.strategies.class_parallel import ClassParallel
+    from remuda.strategies.context import Context, Metrics
     from remuda.strategies.fl_gan import FLGAN
     from remuda.strategies.md_gan import MDGAN
     from remuda.strategies.standalone import Standalone
@@ -47,9 +48,10 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "base": ["Context", "Metrics", "Strategy"],
+        "base": ["Strategy"],
         "cellular": ["Cellular"],
         "class_parallel": ["ClassParallel"],
+        "context": ["Context", "Metrics"],
         "fl_gan": ["FLGAN"],
         "md_gan": ["MDGAN"],
         "standalone": ["Standalone"],

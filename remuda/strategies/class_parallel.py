@@ -20,7 +20,8 @@ from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import GAN, Pair
-from remuda.strategies.base import Context, Metrics, Strategy
+from remuda.strategies.base import Strategy
+from remuda.strategies.context import Context, Metrics
 
 
 @dataclass(frozen=True, kw_only=True)

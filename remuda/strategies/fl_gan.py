@@ -26,7 +26,8 @@ from remuda.gan.lipschitz import vector_names
 from remuda.gan.optimizers import Moments
 from remuda.networks.layers import BatchNorm2d
 from remuda.networks.residual import ConditionalBatchNorm2d
-from remuda.strategies.base import Context, Metrics, Strategy
+from remuda.strategies.base import Strategy
+from remuda.strategies.context import Context, Metrics
 from remuda.strategies.facts import TrafficPlan
 from remuda.strategies.md_gan import WORKERS
 from remuda.tensors import random, trees

@@ -30,7 +30,8 @@ from remuda.gan.overrides import NO_OVERRIDES
 from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
 from remuda.population.exchange import batch_places
-from remuda.strategies.base import Context, Metrics, Strategy
+from remuda.strategies.base import Strategy
+from remuda.strategies.context import Context, Metrics
 from remuda.strategies.facts import TrafficPlan
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial

@@ -17,7 +17,7 @@ from remuda.engines.base import Engine
 from remuda.gan import Pair
 from remuda.gan.contest import Generator
 from remuda.population import mixture
-from remuda.strategies.base import Context
+from remuda.strategies.context import Context
 from remuda.strategies.facts import Mixture
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial

@@ -6,7 +6,6 @@ from typing import Literal
 
 from torch import Tensor
 
-from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
 from remuda.gan.schedules import Annealing, Schedule, decay
@@ -149,20 +148,6 @@ class Settings:
         """
         schedule = Schedule(**{part.name: getattr(self, part.name) for part in fields(Schedule)})
         return schedule.values(t, num_steps, updates_per_step, num_batches * self.batch_size)
-
-    def scheduled_rows(
-        self, engine: Engine, t: int, shape: tuple[int, int], updates_per_step: int = 1
-    ) -> dict[str, Tensor]:
-        """Return the scheduled values of round t as rows, (members, steps, batches per step, ...).
-
-        ``shape`` contains the numbers of steps and of batches per step.
-        """
-        values = self.scheduled(t, shape[0], updates_per_step=updates_per_step)
-        axes = len(engine.members), *shape
-        return {
-            name: value.to(engine.device)[None, :, None].expand(*axes, *value.shape[1:])
-            for name, value in values.items()
-        }
 
     def build_gan(self, networks: Networks, shape: tuple[int, ...], num_classes: int) -> GAN:
         """Build a GAN with these settings for images of this shape."""

@@ -19,7 +19,7 @@ from remuda.engines.mpi.spans import spans
 from remuda.engines.stacked import Compile
 from remuda.errors import UserError
 from remuda.scores.features.extractor import find_extractor
-from remuda.strategies.base import FeatureExtractor
+from remuda.strategies.context import FeatureExtractor
 from remuda.system.devices import find_device, usable_cores
 from remuda.system.pytorch import loading_libraries, process_settings
 from remuda.system.text import Notify, ignore
