@@ -36,9 +36,9 @@ def toy_data() -> Dataset:
 
 
 @pytest.fixture
-def no_pages(monkeypatch):
-    """Train without drawing pages, which takes longer than a few tiny rounds."""
-    monkeypatch.setattr("remuda.reports.page.write", lambda folder: folder / "index.html")
+def empty_pages(monkeypatch):
+    """Leave the pages of runs empty, because drawing one takes longer than a few tiny rounds."""
+    monkeypatch.setattr("remuda.reports.page.write", lambda folder: (folder / "index.html").touch())
 
 
 @pytest.fixture(autouse=True, scope="session")

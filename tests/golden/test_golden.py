@@ -8,7 +8,7 @@ from tests.golden.compare import assert_golden
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", CASES)
-def test_results_equal_the_golden_file(case, layout, tmp_path, no_pages):
+def test_results_equal_the_golden_file(case, layout, tmp_path, empty_pages):
     assert_golden(case, layout, run_stacked(case, layout, tmp_path / "run"))
 
 

@@ -230,13 +230,13 @@ def test_a_new_network_has_no_weights():
 
 
 def test_mnist_with_fewer_steps():
-    """Eight seeds reached 98.77 to 98.96 %; the full training reaches 99.3 %."""
+    """Five seeds reached 96.97 to 97.51 %; the full training reaches 99.3 %."""
     if not _REAL or not all(
         locate(SOURCES["mnist"], split, [Path(_REAL)]) for split in ("train", "test")
     ):
         pytest.skip("REMUDA_DATA has no mnist")
     config = DataConfig(name="mnist", path=_REAL)
     found = train_classifier(
-        load(config), load(config, "test"), CPU, recipe=replace(RECIPE, num_steps=600)
+        load(config), load(config, "test"), CPU, recipe=replace(RECIPE, num_steps=150)
     )
-    assert found.name == "lenet-mnist" and found.accuracy is not None and found.accuracy > 0.985
+    assert found.name == "lenet-mnist" and found.accuracy is not None and found.accuracy > 0.965
