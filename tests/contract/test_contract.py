@@ -8,10 +8,13 @@ from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
-from remuda.networks import DCGAN, MLP, R3GAN, SAGAN
-from remuda.networks.acgan import ACGANMLP
+from remuda.gan import LOSSES
+from remuda.networks import ACGANMLP, DCGAN, MLP, R3GAN, SAGAN
+from remuda.networks import NETWORKS as FAMILIES
 from remuda.strategies import MEMBER_NOUNS, STRATEGIES
 from remuda.tensors import trees
+from tests.networks.small import shrink_acgans
+from tests.networks.small import small as small_networks
 
 ENGINES = {
     "stacked-loop": lambda size: Stacked(size, layout="loop"),
@@ -46,7 +49,8 @@ class Small:
     def __init__(self, data, strategy, engine, networks="mlp", seed=3, **settings):
         num_classes = len(data.classes)
         self.strategy = STRATEGIES[strategy](batch_size=4, steps_per_round=2, **settings)
-        self.context = self.strategy.prepare(NETWORKS[networks], data.shape, num_classes, seed)
+        pair = NETWORKS[networks] if networks in NETWORKS else small_networks(networks, latent=6)
+        self.context = self.strategy.prepare(pair, data.shape, num_classes, seed)
         size = self.strategy.num_members(0, num_classes)
         self.engine = ENGINES[engine](size)
         config = DataConfig(partition=self.strategy.partitions[0])
@@ -107,6 +111,16 @@ def test_rounds_learn_report_every_member_and_are_pure(toy_data, strategy, engin
     assert trees.equal(first, second)
 
 
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in NETWORKS])
+def test_other_networks_learn_with_every_strategy(toy_data, strategy, family, monkeypatch):
+    """On one engine, because the test above runs such layers on all engines."""
+    shrink_acgans(monkeypatch)
+    small = Small(toy_data, strategy, "stacked-vmap", family)
+    state, (metrics,) = small.train(1)
+    assert not trees.equal(state, small.start())
+    assert all(leaf.isfinite().all() for leaf in trees.leaves((state, metrics)))
+
+
 def test_a_fresh_start_from_saved_tensors_is_exact(toy_data, strategy, engine):
     small, again = (Small(toy_data, strategy, engine, "dcgan") for _ in range(2))
     half, _ = small.train(2)
@@ -152,17 +166,21 @@ def test_samples_have_the_shape_of_the_data(toy_data, strategy, networks):
     assert torch.allclose(small.generate(state, noise[2:3], labels[2:3]), images[2:3], atol=1e-5)
 
 
+OF_LOSSES = {  # settings that the tests of a loss also cover
+    "non-saturating": dict(discriminator_steps=3),
+    "minimax": dict(generator_lr=1e-3, discriminator_betas=(0.0, 0.9)),
+    "least-squares": dict(label_smoothing=0.1),
+    "hinge": dict(lipschitz="spectral-both", ema=0.9),
+    "relativistic": dict(r1=0.5, r2=0.5, penalty_every=2, discriminator_steps=2),
+}
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        dict(discriminator_steps=3),
+        *(dict(loss=loss, **OF_LOSSES.get(loss, {})) for loss in LOSSES),
         dict(ema=0.9),
-        dict(loss="wasserstein"),
-        dict(loss="hinge", lipschitz="spectral-both", ema=0.9),
         dict(loss="wasserstein", shift=0.2, cutout=0.4, colour=0.5),
-        dict(loss="least-squares", label_smoothing=0.1),
-        dict(loss="relativistic", r1=0.5, r2=0.5, penalty_every=2, discriminator_steps=2),
-        dict(loss="minimax", generator_lr=1e-3, discriminator_betas=(0.0, 0.9)),
     ],
     ids=str,
 )

@@ -12,7 +12,7 @@ from remuda.engines import Scan, Stacked, programs
 from remuda.engines.programs import Piece
 from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
-from remuda.networks import DCGAN, MLP, R3GAN, WCGAN
+from remuda.networks import MLP
 from remuda.strategies import Cellular, ClassParallel
 from remuda.tensors import random, trees
 
@@ -112,9 +112,15 @@ def test_a_step_in_pieces_equals_the_whole_step(loss):
         assert len(engine.programs) == compiled, "both rounds use the same program"
         ends.append((state, losses))
     for (name, a), (_, b) in zip(*map(trees.named_leaves, ends), strict=True):
-        # In the relativistic loss, the last bias cancels, so its gradient is only rounding.
-        if loss["loss"] != "relativistic" or not name.endswith("params/network.layers.2.bias"):
+        # In the relativistic loss, the last bias cancels (see tests/gan/test_losses.py). Its
+        # gradient is rounding, which Adam turns into steps as long as some learning rates.
+        cancels = loss["loss"] == "relativistic" and name.endswith("network.layers.2.bias")
+        if not cancels:
             assert torch.allclose(a.double(), b.double(), atol=1e-5), name
+        elif "/params/" in name:
+            assert (a - b).abs().max() <= 50 * strategy.discriminator_lr
+        else:
+            assert max(a.abs().max(), b.abs().max()) <= 1e-6, name
 
 
 def test_many_programs_in_one_process(monkeypatch):
@@ -179,51 +185,6 @@ def test_a_failing_compiler_is_reported_with_a_remedy():
         pytest.raises(UserError, match=r"cannot compile the training step .*engine\.compile=false"),
     ):
         engine.map(Scan(lambda state, x: (state * 3.25 + x, x)), torch.zeros(2), torch.zeros(2, 3))
-
-
-@LONG_ON_A_CPU
-@pytest.mark.parametrize(
-    "family, loss",
-    [
-        ("dcgan", "non-saturating"),
-        ("wcgan", "wasserstein"),
-        ("r3gan", "wasserstein"),
-        ("wcgan", "relativistic"),
-    ],
-)
-def test_a_compiled_convolutional_step_equals_the_eager_one(family, loss):
-    """On a GPU the sizes are those of CIFAR-10: padded strides once gave wrong gradients there."""
-    members, batch, shape, width = 2, 3, (3, 16, 16), 8
-    if DEVICE == "cuda":
-        members, batch, shape, width = 4, 32, (3, 32, 32), 64
-    networks = {
-        "dcgan": DCGAN(width=width),
-        "wcgan": WCGAN(width=width, critic_width=width),
-        "r3gan": R3GAN(width=width, blocks=1, group_width=width // 4),
-    }[family]
-    changes = {}
-    if loss != "non-saturating":
-        changes = dict(shift=0.125, cutout=0.5, colour=1.0)
-    if loss == "relativistic":
-        changes |= dict(r1=0.5, r2=0.5)
-    betas = dict(discriminator_betas=(0.0, 0.9), generator_betas=(0.0, 0.9))
-    strategy = ClassParallel(batch_size=batch, loss=loss, **betas, **changes)
-    context = strategy.prepare(networks, shape, members, seed=0)
-    pixels = torch.randint(0, 256, (members, 1, batch, *shape), dtype=torch.uint8, device=DEVICE)
-    real = Batch(pixels, torch.zeros(members, 1, batch, dtype=torch.int64, device=DEVICE))
-    gradients = []
-    for compiled in (True, False):
-        engine = Stacked(members, DEVICE, "vmap", compile=compiled, precision="fp32")
-        start = strategy.init(context, engine)
-        for player in (start.generator, start.discriminator):
-            for param in player.params.values():
-                if param.ndim > 2 and not param.any():  # would make the gradients of others 0
-                    param.fill_(0.01)
-        pairs, _ = strategy.round(context, engine, start, real, 1)
-        # With beta1 = 0 the first moments are the gradients themselves.
-        gradients.append((pairs.discriminator.moments.first, pairs.generator.moments.first))
-    for (name, a), (_, b) in zip(*map(trees.named_leaves, gradients), strict=True):
-        assert (a - b).norm() <= 0.02 * b.norm() + 1e-6, name
 
 
 CELLS = dict(skip_discriminator=1, mustangs="update", warmup_rounds=1.5)

@@ -89,6 +89,18 @@ def test_players_pull_in_opposite_directions(name):
     assert (by_generator < 0).all() and (by_discriminator > 0).all()
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_constant_cancels_if_only_differences_have_a_meaning(name):
+    """So the discriminator's last bias has no gradient but rounding, which Adam amplifies."""
+    loss, constant = LOSSES[name], torch.tensor(0.25, dtype=torch.float64, requires_grad=True)
+    real, fake = REAL.double() + constant, FAKE.double() + constant
+    values = [loss.discriminator(real, fake, 1.0)]
+    values += [loss.generator(fake, real)] if loss.pairs else []
+    for value in values:
+        (gradient,) = torch.autograd.grad(value, constant, retain_graph=True)
+        assert (gradient.abs() < 1e-15) == (loss.boundary is None)
+
+
 def test_class_loss_is_half_the_cross_entropy():
     logits = torch.tensor(
         [[LOG3, 0.0, -1e4], [0.0, 0.0, 0.0], [0.0, 1e4, 0.0]]

@@ -21,22 +21,30 @@ from remuda.data.config import DataConfig
 from remuda.engines import Metered, MPIEngine, SingleProcess, Stacked
 from remuda.errors import UserError
 from remuda.model import Model
-from remuda.networks import DCGAN, MLP
+from remuda.networks import DCGAN, MLP, ResNet
 from remuda.record import DataFacts
 from remuda.strategies import STRATEGIES
 from remuda.tensors import trees
 
-NETWORKS = {"mlp": MLP(latent=6, hidden=12), "dcgan": DCGAN(latent=6, width=8)}
+NETWORKS = {
+    "mlp": MLP(latent=6, hidden=12),
+    "dcgan": DCGAN(latent=6, width=8),
+    "resnet": ResNet(latent=6, width=4, discriminator_width=4, conditional=True),
+}
 GRIDS = {5: (1, 5), 6: (2, 3)}
 SCHEDULE = dict(annealing="cosine", annealing_rounds=1.5, final_lr=0.1, final_betas=(0.1, 0.9))
 SCHEDULE |= dict(ema_images=40.0, ema_rampup=0.5)
+SPECTRAL = dict(loss="hinge", lipschitz="spectral")
+PAIRED = dict(loss="relativistic", r1=0.5, r2=0.5)
 MORE = [  # settings with other rows or other numbers of messages
-    ("md-gan", 5, dict(swap_optimizer="carry", discriminator_steps=2, num_fake_batches=1)),
-    ("md-gan", 6, dict(lose_every=1, **SCHEDULE)),
-    ("fl-gan", 5, dict(sync="generator", fraction=0.5)),
-    ("fl-gan", 6, dict(sync_optimizer="average", local_norms=True, ema=0.9)),
-    ("class-parallel", 5, dict(loss="wasserstein", discriminator_steps=2, **SCHEDULE)),
-    ("cellular", 6, dict(neighbourhood="moore", population=2, mixture_samples=8)),
+    ("md-gan", 5, "mlp", dict(swap_optimizer="carry", discriminator_steps=2, num_fake_batches=1)),
+    ("md-gan", 6, "mlp", dict(lose_every=1, **SCHEDULE)),
+    ("md-gan", 5, "resnet", SPECTRAL),
+    ("md-gan", 6, "resnet", PAIRED),
+    ("fl-gan", 5, "mlp", dict(sync="generator", fraction=0.5)),
+    ("fl-gan", 6, "dcgan", dict(sync_optimizer="average", local_norms=True, ema=0.9)),
+    ("class-parallel", 5, "mlp", dict(loss="wasserstein", discriminator_steps=2, **SCHEDULE)),
+    ("cellular", 6, "mlp", dict(neighbourhood="moore", population=2, mixture_samples=8)),
 ]
 
 
@@ -128,8 +136,7 @@ def check_strategies(communicator):
                 check_that_too_many_ranks_are_refused(communicator, size)
             else:
                 check_strategy(communicator, name, size, "mlp")
-    for name, size, settings in MORE:
-        networks = "dcgan" if "local_norms" in settings else "mlp"
+    for name, size, networks, settings in MORE:
         check_strategy(communicator, name, size, networks, **settings)
 
 
