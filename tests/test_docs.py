@@ -216,8 +216,9 @@ def test_the_strategy_of_the_guide(tmp_path, monkeypatch, toy_data):
 
     monkeypatch.setitem(STRATEGIES, "carousel", Carousel)
     for engine in contract.ENGINES:
-        contract.test_a_round_learns_and_reports_every_member(toy_data, "carousel", engine, "dcgan")
-        contract.test_rounds_are_pure(toy_data, "carousel", engine, "dcgan")
+        contract.test_rounds_learn_report_every_member_and_are_pure(
+            toy_data, "carousel", engine, "dcgan"
+        )
         contract.test_a_fresh_start_from_saved_tensors_is_exact(toy_data, "carousel", engine)
         contract.test_engines_agree_to_rounding(toy_data, "carousel", engine, "mlp")
     contract.test_samples_have_the_shape_of_the_data(toy_data, "carousel", "mlp")
