@@ -145,7 +145,7 @@ def draw(data: dict[str, list[Entry]], path: Path) -> None:
     axes.legend(frameon=False, fontsize=8, loc="upper right")
     axes.set(xscale="log", yscale="log", xlim=(2, 100), ylim=(1.5, 150))
     axes.set(xticks=[2, 5, 10, 20, 50, 100], yticks=[2, 5, 10, 20, 50, 100])
-    axes.set(xlabel="minutes on one H200", ylabel="FID against the training split")
+    axes.set(xlabel="minutes on one H200", ylabel="FID")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set(major_formatter="{x:g}", minor_formatter="")
     axes.spines[["top", "right"]].set_visible(False)

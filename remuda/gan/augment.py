@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from remuda.tensors import random
 
-# Values of draws for images that do not receive a change.
+# Values that replace the draws of images that do not receive a change.
 NO_CHANGE = 0.5  # the middle of the range of shifts and colours
 OUTSIDE = 2.0  # a centre so far outside the image that nothing is cut
 
@@ -13,10 +13,10 @@ OUTSIDE = 2.0  # a centre so far outside the image that nothing is cut
 class Augmented(nn.Module):
     """Change every image at random before the discriminator receives it.
 
-    The changes are those of Zhao et al. 2020: other colours, a shift, and a square that is set to
-    zero. Each pass draws new changes for every image. Fakes are treated like real images, and
-    gradients flow through the changes, so the generator does not learn to imitate them. As in
-    dropout, the random stream is a buffer that advances with every pass.
+    The changes are those of Zhao et al. 2020: new brightness, saturation and contrast, a shift,
+    and a square that is set to zero. Each pass draws new changes for every image. Fakes are treated
+    like real images, and gradients flow through the changes, so the generator does not learn to
+    imitate them. As in dropout, the random stream is a buffer that advances with every pass.
 
     If the augmentation is adaptive (Karras et al. 2020), each image receives each change with the
     probability in the buffer ``ada_probability``, which ``adapted`` updates.

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from remuda.errors import UserError
 
-PREFIX = "left_"  # of the names of singular vectors
+PREFIX = "left_"  # names of singular vectors start with it
 
 
 def clip(params: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
@@ -24,13 +24,14 @@ class SpectralNorm(nn.Module):
     """Divide every weight matrix of a network by its largest singular value (Miyato et al. 2018).
 
     The singular vectors are buffers; each call improves them by one power iteration. This
-    wrapper works with any network. Rows of a table, such as the gains of conditional BatchNorm,
-    are no matrix: a module with ``is_embedding = True`` keeps its own parameters.
+    wrapper works with any network. It does not divide tables, such as the gains of conditional
+    BatchNorm, because they do not act as matrices: a module with ``is_embedding = True`` keeps its
+    own parameters.
     """
 
     num_batches = 1  # see remuda.networks.batches
-    # Two passes would run two power iterations, one pass over both batches runs one. So that all
-    # devices compute the same, there is always one pass.
+    # Two passes would run two power iterations, and one pass over both batches runs one. There is
+    # always one pass, so that all devices compute the same values.
     joins_always = True
 
     def __init__(self, network: nn.Module):

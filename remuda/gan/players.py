@@ -19,7 +19,7 @@ class Player(NamedTuple):
     moments: Moments  # moments of Adam
 
     def metrics(self) -> dict[str, Tensor]:
-        """Return the part of the state that is reported: the strength of adaptive augmentation."""
+        """Return the probability of adaptive augmentation, or nothing if it is not adaptive."""
         probability = self.buffers.get("ada_probability")
         return {} if probability is None else {"augmentation": probability.clone()}
 

@@ -38,7 +38,7 @@ class Schedule:
     def values(
         self, t: int, num_steps: int, updates_per_step: int, images_per_update: int
     ) -> dict[str, Tensor]:
-        """Return the values of all steps in round t; only of settings that are scheduled.
+        """Return the values of all scheduled settings, for every step of round t.
 
         The names are those of ``Overrides``. Each value is float32 with a leading axis of steps. A
         step contains ``updates_per_step`` updates of the generator, which generates

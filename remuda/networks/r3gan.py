@@ -1,9 +1,9 @@
 """Build the networks of R3GAN: Huang et al. 2024, "The GAN is dead; long live the GAN!".
 
 Both networks are stacks of residual blocks with grouped convolutions, as in ResNeXt. They have no
-normalisation, no dense layers for whole images and no style. Their initial weights keep the signal
-at the same size instead. The authors' code defines the layers and figures that the paper omits.
-docs/networks.md lists the differences.
+normalisation, no dense layers for whole images and no style inputs. Instead of normalisation, the
+initial weights keep the size of the signal. The authors' code defines the layers and figures that
+the paper omits. docs/networks.md lists the differences.
 """
 
 import math
@@ -25,10 +25,10 @@ class R3GAN(Networks):
 
     latent: int = 64
     conditional: bool = False  # whether both networks receive an embedding of the label
-    # channels up to 32x32 pixels, each doubling above halves them; the paper's CIFAR-10 has 768
+    # channels up to 32x32 pixels; each doubling above halves them; the paper has 768 for CIFAR-10
     width: int = 256
     blocks: int = 2  # residual blocks per resolution, >= 1
-    expansion: int = 2  # channels inside of a block, as a multiple of width, >= 1
+    expansion: int = 2  # channels inside a block, as a multiple of its input channels, >= 1
     group_width: int = 16  # channels per group of the 3x3 convolutions, >= 1
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ class Blocks(NamedTuple):
     """Describe the residual blocks of a network."""
 
     per_stage: int
-    expansion: int  # channels inside of a block, as a multiple of the stage's
+    expansion: int  # channels inside a block, as a multiple of the stage's
     group_width: int  # channels per group of the 3x3 convolutions
 
 
@@ -51,7 +51,7 @@ class GroupedConv2d(nn.Conv2d):
 
 
 class Block(nn.Module):
-    """Add to the images what three convolutions compute from them; at the start this is 0.
+    """Add the output of three convolutions to the images; at the start, this output is 0.
 
     The initial weights follow Fixup (Zhang et al. 2019), which replaces normalisation: the last
     convolution starts with zeros, and the gain of the others decreases with the depth of the
@@ -78,7 +78,7 @@ class Block(nn.Module):
 
 
 class GenerativeBasis(nn.Module):
-    """Return learned images, one per channel, each times a linear function of the noise."""
+    """Return learned images, one per channel, each multiplied by a linear function of the noise."""
 
     def __init__(self, num_inputs: int, stage: Stage):
         super().__init__()
@@ -189,7 +189,7 @@ def _changed(before: Stage, after: Stage) -> list[nn.Module]:
 
 
 def _draw(module: Layer, gain: float = 1.0) -> Layer:
-    """Draw weights that change the standard deviation of a signal by this gain, and no biases."""
+    """Draw weights that scale a signal's standard deviation by ``gain``; set biases to 0."""
     nn.init.normal_(module.weight, 0.0, gain / math.sqrt(module.weight[0].numel()))
     if module.bias is not None:
         nn.init.zeros_(module.bias)

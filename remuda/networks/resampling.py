@@ -1,7 +1,7 @@
-"""Decide how often images are halved, and double or halve them with a smooth filter.
+"""Decide how often images are halved; double or halve images with a smooth filter.
 
 The filter, which avoids aliasing, is 1, 3, 3, 1 along both axes: the nearest neighbour or the mean
-of two pixels, blurred with 1, 2, 1. Pixels outside of the image are 0. This is a convolution with
+of two pixels, blurred with 1, 2, 1. Pixels outside the image are 0. This is a convolution with
 stride 2, or its transpose. It consists of sums of shifted images here, because a compiler can fuse
 these sums with other layers, and because they work under ``vmap`` and with second derivatives.
 """
@@ -19,7 +19,7 @@ SHORTEST = 4  # pixels of the shorter side of the smallest feature map, at least
 def sizes(shape: tuple[int, ...]) -> list[tuple[int, int]]:
     """Return the sizes of a pair's feature maps, from the smallest to that of the images.
 
-    Both sides are halved as long as they are even and the result has ``SHORTEST`` pixels.
+    Both sides are halved as long as they are even and the result has at least ``SHORTEST`` pixels.
     """
     _, height, width = shape
     found = [(height, width)]
@@ -75,7 +75,7 @@ def _halved(x: Tensor, axis: int) -> Tensor:
 
 
 def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Return the pixels before and after each pixel, with zeros outside of the image."""
+    """Return the pixels before and after each pixel, with zeros outside the image."""
     size = x.shape[axis]
     padded = F.pad(x, [*[0, 0] * (x.ndim - 1 - axis), 1, 1])
     return padded.narrow(axis, 0, size), padded.narrow(axis, 2, size)

@@ -119,7 +119,7 @@ class UpBlock(nn.Module):
 class DownBlock(nn.Module):
     """Apply two convolutions and a shortcut; halve the image's sides if ``pooled`` is set.
 
-    The first block of a network receives pixels, which it does not send through a ReLU.
+    The first block of a network receives pixels, and applies no ReLU to them.
     """
 
     num_batches = 1  # see remuda.networks.batches

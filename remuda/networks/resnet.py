@@ -1,6 +1,6 @@
 """Build the residual pairs of SNGAN, of the projection discriminator and of SAGAN.
 
-T. Miyato et al., "Spectral normalization for generative adversarial networks", tables 3 to 6.
+T. Miyato et al., "Spectral normalization for generative adversarial networks", tables 4 and 6.
 T. Miyato, M. Koyama, "cGANs with projection discriminator". H. Zhang et al., "Self-attention
 generative adversarial networks".
 
@@ -39,9 +39,11 @@ class ResNet(Networks):
     """Build a residual generator with BatchNorm and a residual discriminator without it."""
 
     latent: int = 128
-    # channels of the generator, a multiple of 4; from 64x64 pixels, width * 4 down to width / 4
+    # channels of the generator, a multiple of 4; from 64x64 pixels, they fall from 4 * width to
+    # width / 4
     width: int = 256
-    # channels of the discriminator, a multiple of 2; from 64x64 pixels, / 2 up to * 8
+    # channels of the discriminator, a multiple of 2; from 64x64 pixels, they rise from half to
+    # 8 times this number
     discriminator_width: int = 128
     # conditional only: how the discriminator uses labels. projection: it compares its features with
     # a vector for the image's label; ac-gan: it classifies images
@@ -85,7 +87,10 @@ class ResNet(Networks):
         return _initialised(Discriminator(self, widths, pooled, shape, num_labels))
 
     def attended(self, maps: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """Return which of these sizes of a network's feature maps has self-attention, if any."""
+        """Return the size of the feature map that has self-attention, or None if there is none.
+
+        ``maps`` are the sizes of the network's feature maps.
+        """
         return None
 
 
@@ -141,10 +146,10 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Shrink images with residual blocks, sum the features over all pixels, and weigh them.
+    """Shrink images with residual blocks, sum the features over all pixels, and weight them.
 
-    With the projection head, the output is linear in the features plus their product with the
-    vector of the label.
+    The output is a linear function of the features. The projection head adds the inner product of
+    the features and the vector of the label.
     """
 
     num_batches = 1  # see remuda.networks.batches
