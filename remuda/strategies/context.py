@@ -1,4 +1,4 @@
-"""Hold what a strategy needs from outside."""
+"""Define the context: everything that a strategy needs from outside."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

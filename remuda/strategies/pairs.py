@@ -1,4 +1,4 @@
-"""Train pairs: what strategies share whose members are pairs."""
+"""Create and train pairs, for all strategies whose members are pairs."""
 
 from abc import ABC
 from dataclasses import dataclass
