@@ -1,4 +1,4 @@
-"""Decide which members exchange rows, which batches they receive, and in which order they leave."""
+"""Draw which members exchange rows, and the order in which members leave."""
 
 import torch
 from torch import Tensor
@@ -36,13 +36,3 @@ def survivors(key: int, size: int, num_lost: int) -> Tensor:
     alive = torch.ones(size, dtype=torch.bool)
     alive[order[: min(num_lost, size - 1)]] = False
     return alive
-
-
-def batch_places(alive: Tensor, k: int) -> Tensor:
-    """Return the indices (N, 2) of each worker's X_g and X_d among the k batches of MD-GAN.
-
-    As in section IV-B1 of its paper, the n-th remaining worker gets X_g = X(n mod k + 1) and
-    X_d = X((n + 1) mod k + 1). These are two different batches if k > 1.
-    """
-    n = alive.long().cumsum(0)
-    return torch.stack([n % k, (n + 1) % k], 1)

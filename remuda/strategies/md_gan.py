@@ -29,10 +29,10 @@ from remuda.gan import Overrides, Pair, Player
 from remuda.gan.overrides import NO_OVERRIDES
 from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
-from remuda.population.exchange import batch_places
 from remuda.strategies.base import Strategy
 from remuda.strategies.context import Context, Metrics
 from remuda.strategies.facts import TrafficPlan
+from remuda.strategies.md_gan_inputs import Iteration, draw_iterations, update_keys
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
 
@@ -51,20 +51,6 @@ class State(NamedTuple):
 
     server: Server
     workers: Player  # rows: the discriminators
-
-
-class Iteration(NamedTuple):
-    """The inputs of one iteration; n of the N workers are hosted here."""
-
-    images: Tensor  # (n, b, C, H, W): real images as stored
-    labels: Tensor  # (n, b): their labels
-    keys: Tensor  # (n, L): keys of the discriminators' updates
-    fake_labels: Tensor  # (n, 2, b): labels of each worker's X_g and X_d
-    noise: Tensor  # (k, b, latent): noise of X(1) ... X(k)
-    classes: Tensor  # (k, b): labels of X(1) ... X(k)
-    places: Tensor  # (N, 2): which of the k batches are each worker's X_g and X_d
-    weights: Tensor  # (N,): the weight of each worker's feedback; all weights sum to 1
-    scheduled: dict[str, Tensor]  # values of Overrides; empty without a schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,28 +228,10 @@ class MDGAN(Strategy):
         self, context: Context, engine: Engine, real: Batch, alive: Tensor, t: int
     ) -> Iteration:
         """Draw the inputs of all iterations of round t, with a leading axis of iterations."""
-        gan, device = context.gan, engine.device
-        steps, k = real.labels.shape[1], self.num_batches(engine.size)
-        images, labels = (leaf.transpose(0, 1) for leaf in real)
-        key = random.keys(context.seed, "steps", [0], t, device=device)[0]
-        noise = random.normal(key, (steps, k, self.batch_size, gan.networks.latent))
-        classes = random.bits(random.fold(key, 2), (steps, k, self.batch_size)) & 0x7FFFFFFF
-        classes = classes.long() % max(1, gan.num_classes)
-        places = batch_places(alive, k).to(device)
-        places_here = places[torch.tensor(list(engine.members), device=device)]
-        member_keys = random.keys(context.seed, "steps", engine.members, t, device=device)
-        updates = torch.arange(steps * self.discriminator_steps, device=device)
-        return Iteration(
-            images=images,
-            labels=labels,
-            keys=random.fold(member_keys[:, None], updates.reshape(steps, 1, -1)),
-            fake_labels=classes[:, places_here],
-            noise=noise,
-            classes=classes,
-            places=places.expand(steps, -1, -1),
-            weights=(alive.float() / alive.sum()).to(device).expand(steps, -1),
-            scheduled=trees.to(self.scheduled(t, steps, num_batches=k), device),
-        )
+        num_steps, k = real.labels.shape[1], self.num_batches(engine.size)
+        keys = update_keys(context.seed, engine, t, num_steps, self.discriminator_steps)
+        scheduled = self.scheduled(t, num_steps, num_batches=k)
+        return draw_iterations(context, engine, real, alive, t, k, keys, scheduled)
 
     # The state and the model
 

@@ -12,8 +12,8 @@ from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
 from remuda.gan.players import apply
 from remuda.networks import DCGAN, MLP
-from remuda.population.exchange import batch_places
 from remuda.strategies import MDGAN, Standalone
+from remuda.strategies.md_gan_inputs import batch_places
 from remuda.tensors import random, trees
 
 SHAPE = (1, 8, 8)
