@@ -1,25 +1,21 @@
-"""Initialise a generator and a discriminator, train them against each other, and sample.
+"""Train a generator and a discriminator against each other, and sample.
 
 All methods are pure functions. This module knows nothing about populations.
 """
 
-import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from remuda.gan import players
-from remuda.gan.augment import Augmented, adapted
-from remuda.gan.lipschitz import SpectralNorm, clip
-from remuda.gan.losses import Loss
-from remuda.gan.objective import Critic, GeneratorLoss, Objective
-from remuda.gan.optimizers import Adam
+from remuda.gan.augment import adapted
+from remuda.gan.definition import Definition
+from remuda.gan.lipschitz import clip
+from remuda.gan.objective import Critic, GeneratorLoss
 from remuda.gan.overrides import NO_OVERRIDES, Overrides
 from remuda.gan.players import Labelled, Pair, Player, apply, apply_to_both
-from remuda.networks import Networks
-from remuda.networks.batches import for_batches
 from remuda.tensors import calculus
 
 Gradients = dict[str, Tensor]
@@ -27,78 +23,12 @@ Pullback = Callable[[Tensor], Gradients]  # maps gradients of images to gradient
 
 
 @dataclass(eq=False, kw_only=True)
-class GAN:
-    """Define two networks and how they train.
+class GAN(Definition):
+    """Train a pair of networks.
 
     ``real`` and ``fakes`` are images (b, C, H, W) in [-1, 1], ``labels`` (b,), ``noise``
     (b, latent). All other random draws come from ``key``, a scalar (see remuda.tensors.random).
     """
-
-    networks: Networks
-    shape: tuple[int, ...]  # shape of one image, (C, H, W)
-    num_classes: int
-    loss: Loss
-    generator_optimizer: Adam
-    discriminator_optimizer: Adam
-    lipschitz: str = "none"  # none, clip, penalty, spectral, spectral-both
-    clip: float = 0.01  # clip: bound of the critic's weights
-    penalty: float = 10.0  # penalty: weight of the gradient penalty
-    r1: float = 0.0  # weight of the R1 penalty, at real images; 0 = none
-    r2: float = 0.0  # weight of the R2 penalty, at fakes; 0 = none
-    penalty_every: int = 1  # compute penalties on one in this many images of a batch
-    real_target: float = 1.0  # label of real images; less than 1 under label smoothing
-    ema: float = 0.0  # decay of the generator's moving average; 0 = none
-    shift: float = 0.0  # largest shift of the discriminator's images, as a fraction of the side
-    cutout: float = 0.0  # side of the square cut out of these images, as a fraction
-    colour: float = 0.0  # strength of the random changes of their colours, 0 to 1
-    ada_target: float = 0.0  # adaptive augmentation: target of E sign(D(x)); 0 = not adaptive
-    ada_images: float = 500_000  # real images in which its probability can rise from 0 to 1
-
-    objective: Objective = field(init=False, repr=False)
-    # These modules only define the structure; the weights are always arguments.
-    generator: nn.Module = field(init=False, repr=False)
-    discriminator: nn.Module = field(init=False, repr=False)
-    sampler: nn.Module = field(init=False, repr=False)  # the generator in evaluation mode
-    # the discriminator for two batches in one pass; None if it supports only one
-    joint: nn.Module | None = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.objective = Objective(
-            loss=self.loss,
-            auxiliary=self.networks.auxiliary,
-            real_target=self.real_target,
-            penalty=self.penalty if self.lipschitz == "penalty" else 0.0,
-            r1=self.r1,
-            r2=self.r2,
-            penalty_every=self.penalty_every,
-        )
-        self.generator, self.discriminator = self.build_networks(0)
-        self.sampler = copy.deepcopy(self.generator).eval()
-        self.joint = for_batches(self.discriminator, 2)
-
-    def build_networks(self, key: int) -> tuple[nn.Module, nn.Module]:
-        """Return a generator and a discriminator whose weights are a function of the key."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(key)
-            generator = self.networks.generator(self.shape, self.num_classes)
-            discriminator = self.networks.discriminator(self.shape, self.num_classes)
-            if self.lipschitz in ("spectral", "spectral-both"):
-                discriminator = SpectralNorm(discriminator)
-            if self.lipschitz == "spectral-both":
-                generator = SpectralNorm(generator)
-            if self.shift or self.cutout or self.colour:
-                changes = self.shift, self.cutout, self.colour
-                discriminator = Augmented(discriminator, *changes, self.ada_target > 0)
-        return generator, discriminator
-
-    def init(self, key: int) -> Pair:
-        """Return a new pair whose weights are a function of the key."""
-        generator, discriminator = self.build_networks(key)
-        player = players.new_player(generator, self.generator_optimizer)
-        average = players.new_average(player) if self.ema else {}
-        return Pair(
-            player, players.new_player(discriminator, self.discriminator_optimizer), average
-        )
 
     # Steps of a pair
 
@@ -250,13 +180,14 @@ class GAN:
         discriminator, only the buffers change. Losses that pair images need ``real`` images, as
         many as fakes; other losses ignore them.
         """
-        module, params, before, on_real = self.discriminator, *discriminator[:2], None
+        params, before, _ = discriminator
+        on_real = None
         if self.objective.pairs(generator_loss):
             assert real is not None, "this loss compares fakes with real images"
-            on_real, before = apply(module, params, before, *real)
+            on_real, before = apply(self.discriminator, params, before, *real)
 
         def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-            outputs, buffers = apply(module, params, before, images, labels)
+            outputs, buffers = apply(self.discriminator, params, before, images, labels)
             value = self.objective.generator_loss(outputs, labels, on_real, generator_loss)
             return value, buffers
 
