@@ -69,7 +69,7 @@ def check_members(record, strategy, name):
     "strategy, name",
     [
         ("md-gan", "cut"),
-        ("class-parallel", "frozen"),
+        pytest.param("class-parallel", "frozen", marks=pytest.mark.soak),
         ("class-parallel", "daemon killed"),
         ("md-gan", "rank 0 killed"),
         pytest.param("class-parallel", "host of rank 0 cut", marks=pytest.mark.soak),

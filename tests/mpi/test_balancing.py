@@ -41,7 +41,7 @@ def assert_moved(found):
     assert sum(found) == 8 and found[2] == 1, f"{found} instead of {EQUAL}"
 
 
-@pytest.mark.parametrize("event", ["none", "remote"])
+@pytest.mark.parametrize("event", ["none", pytest.param("remote", marks=pytest.mark.soak)])
 def test_a_slow_rank_gets_fewer_members_and_results_stay_the_same(tmp_path, undisturbed, event):
     """Members of class-parallel share nothing, so even rounding is the same."""
     train(tmp_path / "run", "class-parallel", event)

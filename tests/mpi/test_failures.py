@@ -74,13 +74,13 @@ def check_members(folder, strategy, undisturbed):
         assert len(line["generator_loss"]) == 5 - num_lost
 
 
-@pytest.mark.parametrize("strategy", SETTINGS)
+@pytest.mark.parametrize("strategy", ["md-gan", "class-parallel"])  # members are lost, or move
 def test_a_run_survives_a_lost_rank(tmp_path, strategy, undisturbed):
     lose_a_rank(tmp_path / "run", strategy, 0, undisturbed)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(1, 21))
+@pytest.mark.parametrize("seed", range(21))
 @pytest.mark.parametrize("strategy", SETTINGS)
 def test_a_run_survives_a_lost_rank_at_many_moments(tmp_path, strategy, seed, undisturbed):
     lose_a_rank(tmp_path / "run", strategy, seed, undisturbed)
@@ -235,7 +235,11 @@ def test_all_processes_are_killed(tmp_path, on_three_ranks, undisturbed):
     assert_close_runs(undisturbed("fl-gan"), tmp_path / "fewer")
 
 
-@pytest.mark.parametrize("ranks", [(0,), (0, 1, 2)], ids=["rank 0", "all ranks"])
+@pytest.mark.parametrize(
+    "ranks",
+    [pytest.param((0,), marks=pytest.mark.soak), (0, 1, 2)],  # tests/hosts kills rank 0 as well
+    ids=["rank 0", "all ranks"],
+)
 def test_a_run_restarts(tmp_path, on_three_ranks, ranks):
     """It continues from its newest checkpoint, as if nothing had happened."""
     run = tmp_path / "run"
@@ -262,6 +266,7 @@ def test_a_run_without_ulfm_restarts(tmp_path, undisturbed):
     assert_close_runs(undisturbed("class-parallel"), run)
 
 
+@pytest.mark.soak
 def test_all_ranks_are_killed(tmp_path):
     """The launcher survives and reports it."""
     victim = Victim(tmp_path / "run", "fl-gan", *NO_RESTART)
