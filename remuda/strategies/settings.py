@@ -68,8 +68,10 @@ class Settings:
             if getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be at least 1, not {getattr(self, name)}")
         for name in ("clip", "penalty", "ada_images", "generator_lr", "discriminator_lr"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"strategy.{name} must be above 0, not {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(
+                    f"strategy.{name} must be a finite number above 0, not {getattr(self, name)}"
+                )
         for name in ("shift", "cutout", "ada_target", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"strategy.{name} must be in [0, 1), not {getattr(self, name)}")

@@ -87,7 +87,9 @@ BAD = {
     "strategy.batch_size: expected a whole number, not 1.5": {"strategy": {"batch_size": 1.5}},
     "strategy.batch_size: expected a whole number, not True": {"strategy": {"batch_size": True}},
     "strategy.batch_size must be at least 1, not 0": {"strategy": {"batch_size": 0}},
-    "strategy.generator_lr must be above 0, not nan": {"strategy": {"generator_lr": float("nan")}},
+    "strategy.generator_lr must be a finite number above 0, not nan": {
+        "strategy": {"generator_lr": float("nan")}
+    },
     "strategy.loss: 'hing' is unknown, did you mean hinge?": {"strategy": {"loss": "hing"}},
     "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
@@ -109,7 +111,9 @@ BAD = {
     },
     "strategy.cutout must be in [0, 1), not 1.0": {"strategy": {"cutout": 1.0}},
     "strategy.ada_target must be in [0, 1), not 1.0": {"strategy": {"ada_target": 1.0}},
-    "strategy.ada_images must be above 0, not 0.0": {"strategy": {"ada_images": 0.0}},
+    "strategy.ada_images must be a finite number above 0, not inf": {
+        "strategy": {"ada_images": float("inf")}
+    },
     "strategy.ada_target adapts how often images are changed, but no change": {
         "strategy": {"ada_target": 0.6}
     },
