@@ -40,6 +40,7 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
             hint = suggestion(str(name), classes)
             raise UserError(f"{section}.name={name!r} is unknown: {hint}")
         parts[section] = structure(section, classes[name], table, has_name=True)
+    parts["strategy"] = parts["strategy"].for_rounds(parts["run"].rounds)
     about, paper = values.get("about", ""), values.get("paper", {})
     if not isinstance(about, str) or not isinstance(paper, dict):
         raise UserError("about must be text, and paper must be a table")

@@ -67,6 +67,11 @@ class Strategy(PairTraining, ABC):
                 "strategy.shift, strategy.cutout and strategy.colour are for images, not for "
                 "points: leave them at 0"
             )
+        if self.annealing != "none" and not self.annealing_rounds:
+            raise UserError(
+                "strategy.annealing_rounds must be above 0: set it, or call for_rounds with the "
+                "number of rounds of the run"
+            )
         for name in ("penalty_every", "final_penalty"):
             if getattr(self, name) != 1 and not context.gan.objective.has_penalties:
                 raise UserError(

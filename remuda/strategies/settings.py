@@ -1,8 +1,8 @@
 """Define the settings that all strategies share, and build a GAN from them."""
 
 import math
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Self
 
 from torch import Tensor
 
@@ -57,7 +57,7 @@ class Settings:
     ema_rampup: float = 0.0
     # How learning rates, betas and penalties move to their final values.
     annealing: Annealing = "none"
-    annealing_rounds: float = 0.0  # rounds until the final values, > 0 unless annealing = none
+    annealing_rounds: float = 0.0  # rounds until the final values; 0 = all rounds of the run
     final_lr: float = 1.0  # fraction of both learning rates, >= 0
     final_betas: tuple[float, ...] = ()  # of both players, 0 <= beta < 1; [] = unchanged
     final_penalty: float = 1.0  # fraction of the weights of all penalties, >= 0
@@ -118,11 +118,10 @@ class Settings:
                 "strategy.final_lr, final_betas, final_penalty and annealing_rounds have no effect "
                 "without annealing: set strategy.annealing to linear or cosine"
             )
-        if self.annealing != "none" and not (is_changing and self.annealing_rounds):
+        if self.annealing != "none" and not is_changing:
             raise UserError(
-                f"strategy.annealing={self.annealing} needs a duration and a final value: set "
-                "strategy.annealing_rounds, and one of strategy.final_lr, strategy.final_betas "
-                "and strategy.final_penalty"
+                f"strategy.annealing={self.annealing} needs a final value: set strategy.final_lr, "
+                "strategy.final_betas or strategy.final_penalty"
             )
         if self.ema and self.ema_images:
             raise UserError(
@@ -140,6 +139,15 @@ class Settings:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise UserError(f"strategy.{name} must be at least 0 and finite, not {value}")
+
+    def for_rounds(self, rounds: int) -> Self:
+        """Return the settings of a run with this many rounds: annealing ends with its last round.
+
+        If ``annealing_rounds`` is already set, return the same settings.
+        """
+        if self.annealing == "none" or self.annealing_rounds:
+            return self
+        return replace(self, annealing_rounds=float(rounds))
 
     def scheduled(
         self, t: int, num_steps: int, *, updates_per_step: int = 1, num_batches: int = 1

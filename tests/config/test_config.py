@@ -3,7 +3,7 @@ import pytest
 from remuda import config, recipes
 from remuda.errors import UserError
 from remuda.networks import MLP
-from remuda.strategies import ClassParallel
+from remuda.strategies import ClassParallel, Standalone
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -136,11 +136,8 @@ BAD = {
     "strategy.final_lr, final_betas, final_penalty and annealing_rounds have no effect": {
         "strategy": {"final_lr": 0.1}
     },
-    "strategy.annealing=cosine needs a duration and a final value": {
+    "strategy.annealing=cosine needs a final value": {
         "strategy": {"annealing": "cosine", "annealing_rounds": 10}
-    },
-    "strategy.annealing=linear needs a duration and a final value": {
-        "strategy": {"annealing": "linear", "final_lr": 0.0}
     },
     "strategy.ema and strategy.ema_images set the same": {
         "strategy": {"ema": 0.9, "ema_images": 1000}
@@ -171,3 +168,23 @@ def test_files_that_are_missing_or_broken(tmp_path):
         recipes.read(str(tmp_path / "broken.toml"))
     with pytest.raises(UserError, match="did you mean class-parallel-digits"):
         recipes.read("class-parallel-digit")
+
+
+def test_annealing_ends_with_the_run_unless_a_setting_says_otherwise():
+    values = {"strategy": {"annealing": "linear", "final_lr": 0.0}, "run": {"rounds": 7}}
+    started = config.from_dict(values)
+    assert started.strategy.annealing_rounds == 7
+    # A resumed run reads the recorded number: more rounds do not change the schedule.
+    recorded = config.override(config.to_dict(started), ["run.rounds=9"])
+    assert config.from_dict(recorded).strategy.annealing_rounds == 7
+    values["strategy"]["annealing_rounds"] = 3.5
+    assert config.from_dict(values).strategy.annealing_rounds == 3.5
+    assert config.from_dict({}).strategy.annealing_rounds == 0
+
+
+def test_a_strategy_without_a_run_needs_the_length_of_its_annealing():
+    networks = MLP(hidden=4)
+    made = Standalone(annealing="linear", final_lr=0.0)
+    with pytest.raises(UserError, match="annealing_rounds must be above 0"):
+        made.prepare(networks, (1, 4, 4), 0, seed=0)
+    made.for_rounds(3).prepare(networks, (1, 4, 4), 0, seed=0)
