@@ -11,7 +11,7 @@ from remuda.model.model import CHUNK, Model
 from remuda.record import DataFacts
 from remuda.strategies import STRATEGIES
 from remuda.tensors import trees
-from tests.contract.test_contract import Small
+from tests.contract.cases import Small
 from tests.contract.threads import run_ranks
 
 CASES = [

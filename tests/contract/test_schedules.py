@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from remuda.errors import UserError
-from remuda.strategies import STRATEGIES
 from remuda.tensors import trees
-from tests.contract.test_contract import ENGINES, UNDECIDED, Small
+from tests.contract.cases import UNDECIDED, Small
 
 ALL = dict(
     loss="wasserstein",
@@ -27,16 +26,6 @@ STOPPED = dict(
     ema_images=100.0,
     ema_rampup=1e-12,  # the average follows the generator at once
 )
-
-
-@pytest.fixture(params=STRATEGIES)
-def strategy(request):
-    return request.param
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request):
-    return request.param
 
 
 def test_a_resume_within_a_schedule_is_exact_and_engines_agree(toy_data, strategy, engine):
