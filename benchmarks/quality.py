@@ -54,17 +54,24 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
 def runs_block(runs: list[Entry]) -> str:
     """Return the table of runs, their notes and their commands."""
     head = ["recipe", "minutes", "FID, 50k", "FID, 10k", "KID", "rounds", "seed", "samples"]
-    rows = []
-    for run in sorted(runs, key=lambda run: run.get(FID_50K, run[FID_10K])):
-        kid = next((run[name] for name in KIDS if name in run), "-")
+    rows, notes = [], []
+    runs = sorted(runs, key=best)
+    for run in runs:
+        kid = next((f"{run[name]:.4f}" for name in KIDS if name in run), "-")
         fids = [run.get(name, "-") for name in (FID_50K, FID_10K)]
-        picture = f"[picture](pictures/{run['picture']})"
-        name = f"`{run['recipe']}`"
-        rows.append([name, run["minutes"], *fids, kid, f"{run['rounds']:,}", run["seed"], picture])
-    notes = [wrap(f"- `{run['recipe']}`: {run['note']}") for run in runs if "note" in run]
+        picture = f"[picture](pictures/{run['picture']})" if "picture" in run else "-"
+        name, rounds = f"`{run['recipe']}`", f"{run['rounds']:,}"
+        rows.append([name, run["minutes"], *fids, kid, rounds, run["seed"], picture])
+        if "note" in run:
+            notes.append(wrap(f"- `{run['recipe']}`, {rounds} rounds: {run['note']}"))
     commands = [run["command"] for run in runs]
     code = "\n".join(["```sh", *commands, "```"])
     return "\n\n".join([table(head, rows), "\n".join(notes), "The commands were:", code])
+
+
+def best(run: Entry) -> float:
+    """Return a run's FID with the most samples."""
+    return run.get(FID_50K, run[FID_10K])
 
 
 def wrap(text: str) -> str:
@@ -136,8 +143,8 @@ def draw(data: dict[str, list[Entry]], path: Path) -> None:
         hours = f", {anchor['hours']} GPU-hours" if "hours" in anchor else ""
         text = f" {anchor['name']} {anchor['fid']:.2f}{hours}"
         axes.text(1, anchor["fid"], text, transform=axes.get_yaxis_transform(), va="center", size=8)
-    for run in data["run"]:
-        draw_run(axes, run)
+    for recipe in dict.fromkeys(run["recipe"] for run in data["run"]):
+        draw_runs(axes, [run for run in data["run"] if run["recipe"] == recipe])
     axes.plot([], [], "o", color="0.3", label="50,000 samples")
     axes.plot([], [], "o", color="0.3", mfc="white", label="10,000 samples")
     axes.plot([], [], "-", color="0.7", label="published, 50,000 samples")
@@ -152,24 +159,27 @@ def draw(data: dict[str, list[Entry]], path: Path) -> None:
     figure.savefig(path, dpi=100, metadata={"Description": plotted(data)})
 
 
-def draw_run(axes: Any, run: Entry) -> None:
-    """Draw the one or two FIDs of a run, joined by a line, next to the recipe's name."""
-    _, settings = recipes.read(run["recipe"])
+def draw_runs(axes: Any, runs: list[Entry]) -> None:
+    """Draw the one or two FIDs of each run of a recipe, and its name next to the best run."""
+    _, settings = recipes.read(runs[0]["recipe"])
     colour = COLOURS.get(settings["strategy"]["name"], "black")
-    fids = [(name, run[name]) for name in (FID_50K, FID_10K) if name in run]
-    values = [value for _, value in fids]
-    axes.plot([run["minutes"]] * len(fids), values, "-", color=colour, linewidth=0.9)
-    for name, value in fids:
-        face = colour if name == FID_50K else "white"
-        axes.plot(run["minutes"], value, "o", color=colour, markerfacecolor=face)
-    label = f"{run['recipe']} {values[0]:.1f}"
+    for run in runs:
+        fids = [(name, run[name]) for name in (FID_50K, FID_10K) if name in run]
+        values = [value for _, value in fids]
+        axes.plot([run["minutes"]] * len(fids), values, "-", color=colour, linewidth=0.9)
+        for name, value in fids:
+            face = colour if name == FID_50K else "white"
+            axes.plot(run["minutes"], value, "o", color=colour, markerfacecolor=face)
+    shown = min(runs, key=best)
     axes.annotate(
-        label,
-        (run["minutes"], values[0]),
-        (8, 5),
+        f"{shown['recipe']} {best(shown):.1f}",
+        (shown["minutes"], best(shown)),
+        (8, 0),
         textcoords="offset points",
+        va="center",
         size=8,
         color=colour,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # cover the lines below
     )
 
 
