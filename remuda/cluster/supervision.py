@@ -254,7 +254,8 @@ def explain(launcher: Launcher, status: int, folder: Path) -> int:
         raise StoppedByFailure(
             f"{cause(launcher)}, and mpirun ended all others: {next_step(folder)}"
         )
-    if output.root_lost:
+    # One of the ranks that notice the loss of rank 0 tells the user, unless it is lost as well.
+    if output.root_lost and launcher.num_lines:
         return StoppedByFailure.status
     if is_lost:
         raise StoppedByFailure(f"{cause(launcher)}: {next_step(folder)}")

@@ -95,10 +95,18 @@ def test_the_number_of_restarts_is_limited(attempts, tmp_path):
     assert [line[-16:] for line in told] == ["(restart 1 of 2)", "(restart 2 of 2)"]
 
 
-@pytest.mark.parametrize("end", [ENDED[75] + "exit 75", ROOT_LOST + "exit 1"])
+@pytest.mark.parametrize(
+    "end", [ENDED[75] + "exit 75", "echo 'remuda: rank 0 on n1 was lost' >&2\n" + ROOT_LOST]
+)
 def test_ranks_that_have_explained_the_loss_end_with_its_status(attempts, tmp_path, end):
     told = attempts(STARTED + end)
     assert start(tmp_path, told.append) == 75 and not told
+
+
+def test_the_loss_of_rank_0_and_of_the_rank_that_would_report_it_is_explained(attempts, tmp_path):
+    told = attempts(STARTED + ROOT_LOST)
+    with pytest.raises(StoppedByFailure, match=r"^rank 0 was lost: start the run again$"):
+        start(tmp_path, told.append)
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,11 @@ class Victim:
         return any((self.folder / "checkpoints").glob("round-*/.shard-*"))
 
     def kill(self, *ranks):
+        """Kill ranks at the same moment: none of them sees that another one has died."""
         numbers = {rank: number for number, rank in self.processes().items()}
-        for rank in ranks:
-            os.kill(numbers[rank], signal.SIGKILL)
+        for end in (signal.SIGSTOP, signal.SIGKILL):
+            for rank in ranks:
+                os.kill(numbers[rank], end)
 
     def signal_all(self, number):
         """Send a signal to the command, to mpirun and to all ranks."""
