@@ -8,34 +8,64 @@ from rich.table import Table
 
 from remuda.cli.common import CheckpointRound, DataFolder, RunFolder, app, console, say
 from remuda.cli.completion import complete_run
+from remuda.errors import UserError
 from remuda.scores.config import KINDS
+
+Walk = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        metavar="A B",
+        help="Interpolate between two points, CLASS, CLASS:SEED or :SEED, in --n rows (1).",
+    ),
+]
+SampleTarget = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.png|DIR",
+        help="File for a grid, or folder for images; with --walk also .gif, .webp or .apng.",
+    ),
+]
 
 
 @app.command()
 def sample(
     run: RunFolder,
     n: Annotated[
-        int, typer.Option("--n", help="Number of images; with --label all, per label.")
-    ] = 64,
+        int | None,
+        typer.Option("--n", help="Number of images (64); with --label all, per label."),
+    ] = None,
     label: Annotated[
         str | None,
         typer.Option(metavar="K|NAME|all", help="Draw only this class, or all in rows."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.png|DIR", help="File for a grid, or folder for images."),
+    walk: Walk = None,
+    frames: Annotated[
+        int | None, typer.Option(help="Images of a walk; default: 8 in a picture, otherwise 32.")
     ] = None,
+    out: SampleTarget = None,
     seed: Annotated[int, typer.Option(help="Seed of noise and labels.")] = 0,
     checkpoint: CheckpointRound = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
 ) -> None:
     """Draw images from a trained herd."""
     from remuda.model.model import load
-    from remuda.model.samples import write_samples
+    from remuda.model.samples import write_samples, write_walk
 
+    if walk and label is not None:
+        raise UserError(
+            "--label cannot be combined with --walk: write the class into both points, for "
+            "instance --walk 3:0 3:1"
+        )
+    if frames is not None and not walk:
+        raise UserError("--frames requires --walk: use --n for the number of images")
     model = load(run, checkpoint, device, say)
+    if walk:
+        target = out or run / "walk.png"
+        write_walk(model, *walk, target, frames, 1 if n is None else n, seed, say)
+        say(f"walk of round {model.round}: {target}")
+        return
     target = out or run / "sample.png"
-    write_samples(model, n, label, target, seed)
+    write_samples(model, 64 if n is None else n, label, target, seed)
     say(f"samples of round {model.round}: {target}")
 
 

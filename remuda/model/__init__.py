@@ -13,7 +13,7 @@ from remuda.system.choices import lazy_exports
 if TYPE_CHECKING:
     from remuda.model.model import Model, load
     from remuda.model.pictures import save_grid, to_picture
-    from remuda.model.samples import draw_grid, write_grid, write_samples
+    from remuda.model.samples import draw_grid, write_grid, write_samples, write_walk
     from remuda.model.scoring import make_evaluator, score, score_model, score_round
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "to_picture",
     "write_grid",
     "write_samples",
+    "write_walk",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -35,7 +36,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "model": ["Model", "load"],
         "pictures": ["save_grid", "to_picture"],
-        "samples": ["draw_grid", "write_grid", "write_samples"],
+        "samples": ["draw_grid", "write_grid", "write_samples", "write_walk"],
         "scoring": ["make_evaluator", "score", "score_model", "score_round"],
     },
 )

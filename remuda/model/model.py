@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,9 @@ from torch import Tensor
 from remuda.data.images import to_bytes
 from remuda.engines import Communicator, Engine, SingleProcess, Stacked
 from remuda.errors import UserError
-from remuda.gan import Pair
+from remuda.gan.interpolation import End, have_common_layers, sample_between
 from remuda.gan.sampling import sample_rows
+from remuda.model.points import read_point
 from remuda.record import DataFacts, Record, checkpoints
 from remuda.strategies import Context, Strategy
 from remuda.system.devices import find_device
@@ -75,9 +76,7 @@ class Model:
 
     def _generate(self, labels: Tensor, seed: int) -> Tensor:
         device = self.engine.device
-        key = torch.tensor(random.key(seed, "sample"), device=device)
-        noise = random.normal(key, (len(labels), self.context.gan.networks.latent))
-        labels = labels.to(device)
+        noise, labels = self._noise(len(labels), seed), labels.to(device)
         generators = self.strategy.generators(self.engine, self.state)
         authors = self.strategy.authors(self.engine, self.state, noise, labels).cpu()
         # Rank 0 decides who generates what: on another kind of processor, the last bit of the
@@ -94,14 +93,84 @@ class Model:
             ranks = host[authors[part]]
             mine = part[ranks == self.communicator.rank]
             rows = row[authors[mine]].to(device)
-            images = self._sample_rows(generators, rows, noise[mine], labels[mine])
+            images = self._images(sample_rows, generators, rows, noise[mine], labels[mine])
             chunks.append(self.communicator.collect(images, ranks))
         return torch.cat(chunks)
 
-    def _sample_rows(self, generators: Pair, rows: Tensor, noise: Tensor, labels: Tensor) -> Tensor:
-        """Return the images of pairs hosted here, as bytes or points; raise if any rank has NaN."""
-        with tf32(True) if noise.device.type == "cuda" else nullcontext():  # as in training
-            images = sample_rows(self.context.gan, generators, rows, noise, labels)
+    def walk(
+        self,
+        start: int | str,
+        end: int | str,
+        frames: int = 8,
+        rows: int = 1,
+        seed: int = 0,
+        notify: Notify = ignore,
+    ) -> Tensor:
+        """Return images (rows, frames, C, H, W) on the way from one point to another.
+
+        A point is a class, given by number or name, or "CLASS:SEED"; ":SEED" if the model is
+        unconditional. A class without a seed has the seed ``seed``. The first and the last image
+        of row i are image i of ``sample`` with the class and the seed of the start and of the end.
+        In a mixture of generators, the one that generates the first image also generates the
+        others. ``notify`` receives a message if two independent generators are mixed.
+        """
+        self._check_walk(frames, rows)
+        names = self.facts.classes[: self.num_labels]
+        points = [read_point(str(point), names, seed) for point in (start, end)]
+        numbers = [self.label_number(point.label) if names else 0 for point in points]
+        noises = [self._noise(rows, point.seed) for point in points]
+        if numbers[0] == numbers[1] and points[0].seed == points[1].seed:
+            raise UserError(
+                f"{start} and {end} are the same point: give them different classes or seeds, for "
+                f"instance {points[0].label}:0 and {points[0].label}:1"
+            )
+        ends = []
+        for number, noise in zip(numbers, noises, strict=True):
+            labels = torch.full((rows,), number, device=noise.device)
+            # The noise of the start decides, so that the author does not change on the way.
+            authors = self.strategy.authors(self.engine, self.state, noises[0], labels)
+            ends.append(End(authors, noise, labels))
+        return self._walk(ends[0], ends[1], frames, notify)
+
+    def _check_walk(self, frames: int, rows: int) -> None:
+        if self.communicator.num_ranks > 1:
+            raise UserError("a walk needs all members in one process: load the run's checkpoint")
+        if frames < 2 or rows < 1:
+            raise UserError(
+                f"a walk needs at least 2 frames and 1 row, not {count(frames, 'frame')} and "
+                f"{count(rows, 'row')}"
+            )
+        self._check_memory(frames * rows)
+
+    def _walk(self, start: End, end: End, frames: int, notify: Notify) -> Tensor:
+        generators = self.strategy.generators(self.engine, self.state)
+        pairs = [trees.row(generators, int(one.rows[0])) for one in (start, end)]
+        if not have_common_layers(*pairs):
+            first, second = (self.facts.classes[int(one.labels[0])] for one in (start, end))
+            notify(
+                f"the generators of {first} and {second} were trained independently, so images "
+                "between these classes may resemble neither of them"
+            )
+        chunks = []
+        for part in torch.arange(len(start.rows)).split(CHUNK[self.engine.device.type]):
+            both = trees.row(start, part), trees.row(end, part)
+            images = [
+                self._images(sample_between, generators, *both, weight)
+                for weight in torch.linspace(0, 1, frames).tolist()
+            ]
+            chunks.append(torch.stack(images, 1))
+        return torch.cat(chunks)
+
+    def _noise(self, n: int, seed: int) -> Tensor:
+        """Return the noise of samples, (n, latent)."""
+        key = torch.tensor(random.key(seed, "sample"), device=self.engine.device)
+        return random.normal(key, (n, self.context.gan.networks.latent))
+
+    def _images(self, sample: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """Return ``sample(gan, *inputs)`` as bytes or points; raise if any rank has NaN."""
+        is_gpu = self.engine.device.type == "cuda"
+        with tf32(True) if is_gpu else nullcontext():  # as in training
+            images = sample(self.context.gan, *inputs)
         if self.communicator.max_over_ranks(int(not images.isfinite().all())):
             raise UserError(
                 f"the model of round {self.round} generates NaN: use an earlier checkpoint"
@@ -141,21 +210,22 @@ class Model:
             )
         return number
 
-    @property
-    def _bytes_per_sample(self) -> int:
-        """Estimate the bytes of one image, its label and its noise in double precision."""
-        return math.prod(self.facts.shape) + 12 * self.context.gan.networks.latent + 16
-
-    def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
-        """Convert the argument ``labels`` of ``sample`` to n label numbers."""
-        if n < 1:
-            raise UserError(f"the number of samples must be at least 1, not {n}")
-        needed, free = n * self._bytes_per_sample, available_bytes()
+    def _check_memory(self, n: int) -> None:
+        """Raise if n images, with their labels and noise in double precision, do not fit."""
+        latent = self.context.gan.networks.latent
+        needed = n * (math.prod(self.facts.shape) + 12 * latent + 16)
+        free = available_bytes()
         if free is not None and needed > free:
             raise UserError(
                 f"{n:,} samples need {needed / 2**30:,.1f} GiB of memory, but only "
                 f"{free / 2**30:,.1f} GiB is free: draw fewer samples"
             )
+
+    def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
+        """Convert the argument ``labels`` of ``sample`` to n label numbers."""
+        if n < 1:
+            raise UserError(f"the number of samples must be at least 1, not {n}")
+        self._check_memory(n)
         if labels is None:
             return self.draw_labels(n, seed)
         is_scalar = isinstance(labels, str) or getattr(labels, "ndim", 1) == 0

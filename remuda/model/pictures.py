@@ -1,13 +1,19 @@
-"""Draw samples: a grid of images, or a scatter plot of points."""
+"""Draw samples: a grid of images, a scatter plot of points, or an animation of either."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from remuda.errors import UserError
+
 MARGIN = 3  # pixels between images
 SMALLEST = 32  # pixels; images with a smaller side are enlarged to about this size
+ANIMATIONS = {".gif": "GIF", ".webp": "WEBP", ".apng": "PNG"}  # Pillow's formats
+FRAME_TIME, END_TIME = 100, 600  # milliseconds per frame; the first and last frames stay longer
 
 
 def to_picture(image: Tensor) -> Image.Image:
@@ -21,9 +27,37 @@ def to_picture(image: Tensor) -> Image.Image:
 
 def save_grid(images: Tensor, columns: int, path: Path) -> None:
     """Draw images (n, C, H, W) uint8 row by row; draw points (n, 2, 1, 1) as a scatter plot."""
+    _save(draw(images, columns), path, "PNG")
+
+
+def save_animation(pictures: Sequence[Image.Image], path: Path) -> None:
+    """Write pictures as an animation that repeats; the suffix of the path is in ``ANIMATIONS``."""
+    form = ANIMATIONS[path.suffix.lower()]
+    Image.init()
+    if form not in Image.SAVE_ALL:
+        raise UserError(
+            f"cannot write {path}: this installation of Pillow does not support animated {form} "
+            "files; use a name that ends in .gif"
+        )
+    times = [END_TIME, *[FRAME_TIME] * (len(pictures) - 2), END_TIME]
+    first, *others = pictures
+    settings = {"lossless": True} if form == "WEBP" else {}
+    _save(
+        first,
+        path,
+        form,
+        save_all=True,
+        append_images=others,
+        duration=times,
+        loop=0,  # forever
+        **settings,
+    )
+
+
+def draw(images: Tensor, columns: int) -> Image.Image:
+    """Return images (n, C, H, W) uint8 as a grid, points (n, 2, 1, 1) as a scatter plot."""
     if images.is_floating_point():
-        save_scatter(images, path)
-        return
+        return _scatter(images)
     first = to_picture(images[0])
     scale = max(1, SMALLEST // first.height)
     width, height = first.width * scale + MARGIN, first.height * scale + MARGIN
@@ -34,11 +68,10 @@ def save_grid(images: Tensor, columns: int, path: Path) -> None:
     for i, image in enumerate(images):
         picture = to_picture(image).resize(size, Image.Resampling.NEAREST)
         grid.paste(picture, (i % columns * width + MARGIN, i // columns * height + MARGIN))
-    _save(grid, path)
+    return grid
 
 
-def save_scatter(points: Tensor, path: Path) -> None:
-    """Draw points (n, 2, 1, 1) as a scatter plot."""
+def _scatter(points: Tensor) -> Image.Image:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import, rarely needed
     from matplotlib.figure import Figure
 
@@ -48,11 +81,11 @@ def save_scatter(points: Tensor, path: Path) -> None:
     axes.plot(x, y, ".", markersize=3, alpha=0.5)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    _save(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB"), path)
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
-def _save(picture: Image.Image, path: Path) -> None:
-    """Write a PNG file atomically."""
+def _save(picture: Image.Image, path: Path, form: str, **settings: Any) -> None:
+    """Write a file atomically."""
     temporary = path.with_name(f".{path.name}.new")
-    picture.save(temporary, format="png")
+    picture.save(temporary, format=form, **settings)
     temporary.replace(path)

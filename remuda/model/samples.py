@@ -7,9 +7,11 @@ from torch import Tensor
 
 from remuda.errors import UserError
 from remuda.model.model import Model
-from remuda.model.pictures import save_grid, to_picture
+from remuda.model.pictures import ANIMATIONS, draw, save_animation, save_grid, to_picture
+from remuda.system.text import Notify, ignore
 
 COLUMNS = 8  # images per row of a grid
+STRIP_FRAMES, ANIMATION_FRAMES = 8, 32  # of a walk
 MAX_GRID_ROWS = 20  # labels shown in a run's sample grids
 
 
@@ -37,11 +39,15 @@ def write_samples(model: Model, n: int, label: str | None, target: Path, seed: i
             "grid, or a name without an extension for a folder of images"
         )
     elif model.facts.is_points:
-        raise UserError(
-            f"--out {target}: points cannot be written as a folder of images; use --out FILE.png"
-        )
+        raise _points_in_folder(target)
     else:
         _write_folder(model, images, labels, target)
+
+
+def _points_in_folder(target: Path) -> UserError:
+    return UserError(
+        f"--out {target}: points cannot be written as a folder of images; use --out FILE.png"
+    )
 
 
 def _write_folder(model: Model, images: Tensor, labels: Tensor, target: Path) -> None:
@@ -50,6 +56,46 @@ def _write_folder(model: Model, images: Tensor, labels: Tensor, target: Path) ->
         folder = target / names[number].replace("/", "-")
         folder.mkdir(parents=True, exist_ok=True)
         to_picture(image).save(folder / f"{i:06d}.png")
+
+
+def write_walk(
+    model: Model,
+    start: str,
+    end: str,
+    target: Path,
+    frames: int | None = None,
+    rows: int = 1,
+    seed: int = 0,
+    notify: Notify = ignore,
+) -> None:
+    """Write the images of ``Model.walk`` as a grid FILE.png, an animation, or separate files.
+
+    The frames of an animation show all rows. A folder has one sub-folder per row. By default, a
+    grid has 8 frames; animations and folders have 32.
+    """
+    suffix = target.suffix.lower()
+    if suffix and suffix != ".png" and suffix not in ANIMATIONS:
+        raise UserError(
+            f"--out {target} is neither a picture, an animation nor a folder: use a name that ends "
+            f"in .png, {', '.join(ANIMATIONS)}, or a name without an extension for a folder"
+        )
+    if model.facts.is_points and not suffix:
+        raise _points_in_folder(target)
+    if frames is None:
+        frames = STRIP_FRAMES if suffix == ".png" else ANIMATION_FRAMES
+    images = model.walk(start, end, frames, rows, seed, notify)
+    (target.parent if suffix else target).mkdir(parents=True, exist_ok=True)
+    if suffix == ".png":
+        save_grid(images.flatten(0, 1), frames, target)
+    elif suffix:
+        columns = min(rows, COLUMNS)
+        save_animation([draw(frame, columns) for frame in images.unbind(1)], target)
+    else:
+        for i, row in enumerate(images):
+            folder = target / f"row-{i:03d}"
+            folder.mkdir(exist_ok=True)
+            for j, image in enumerate(row):
+                to_picture(image).save(folder / f"frame-{j:03d}.png")
 
 
 def draw_grid(model: Model) -> tuple[Tensor, int]:

@@ -16,7 +16,8 @@ class Networks(ABC):
     training mode, some generators exceed this range. A discriminator maps images and labels to one
     real number per image, (b,): the logit of "real", or the value of the critic. The
     papers' tables end with a sigmoid; here it is part of the losses, where it is numerically
-    stable. Unconditional networks ignore the labels.
+    stable. Unconditional networks ignore the labels. Generators also accept mixtures of labels,
+    floats (b, num_classes), if they pass their labels to ``remuda.networks.layers.one_hot``.
 
     If ``auxiliary`` is true, the discriminator has an auxiliary classifier. It ignores the labels
     and returns (b, 1 + num_classes). Column 0 is the number above; the other columns are class

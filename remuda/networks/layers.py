@@ -239,5 +239,10 @@ class Doubling(nn.ConvTranspose2d):
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
-    """Return labels (b,) as one-hot floats (b, num_classes), without indexing, as vmap requires."""
+    """Return labels (b,) as one-hot floats (b, num_classes), without indexing, as vmap requires.
+
+    Mixtures of labels, floats (b, num_classes), are returned unchanged.
+    """
+    if labels.is_floating_point():
+        return labels
     return (labels[:, None] == torch.arange(num_classes, device=labels.device)).float()

@@ -94,7 +94,17 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--restarts",
         },
         "join": {"run", "--hosts", "--ranks", "--members"},
-        "sample": {"run", "--n", "--label", "--out", "--seed", "--checkpoint", "--device"},
+        "sample": {
+            "run",
+            "--n",
+            "--label",
+            "--walk",
+            "--frames",
+            "--out",
+            "--seed",
+            "--checkpoint",
+            "--device",
+        },
         "data": {"name", "--anova", "--data", "--set"},
         "bench": {"recipe", "--device", "--data", "--set"},
         "score": {
@@ -168,6 +178,23 @@ def test_sample_to_a_grid_a_row_per_label_and_a_folder(trained, tmp_path):
     again = data.load(data.DataConfig(name=f"folder:{tmp_path / 'images'}"))
     assert again.counts == [4, 4, 4] and again.shape == (1, 8, 8)
     assert again.classes == ("0", "1", "2")
+
+
+def test_walk_between_points(trained, tmp_path, capsys):
+    run = trained[0] / "runs/small-001"
+
+    def walk(*words):
+        status, complaints = in_process("sample", run, "--walk", *words)
+        assert status == 0, complaints
+        return capsys.readouterr().out
+
+    printed = walk("0", "2:1").splitlines()
+    assert "were trained independently" in printed[0] and len(printed) == 2
+    assert printed[1] == f"walk of round 3: {run / 'walk.png'}"
+    assert Image.open(run / "walk.png").size == (8 * 35 + 3, 35 + 3)
+    walk("1:0", "1:1", "--n", 2, "--frames", 3, "--out", tmp_path / "walk.gif")
+    picture = Image.open(tmp_path / "walk.gif")
+    assert picture.size == (2 * 35 + 3, 35 + 3) and picture.n_frames == 3
 
 
 def test_the_other_commands(trained, monkeypatch, capsys):
@@ -250,6 +277,12 @@ def bad(tmp_path) -> dict[tuple, str]:
         ("sample", run, "--out", "x.gif"): "use a name that ends in .png",
         ("sample", run, "--device", "tpu"): "engine.device=tpu is unknown",
         ("sample", run, "--device", "cuda:77"): "engine.device=cuda:77",
+        ("sample", run, "--frames", "3"): "--frames requires --walk",
+        ("sample", run, "--walk", "0"): "option '--walk' requires 2 arguments",
+        ("sample", run, "--walk", "0", "1", "--label", "all"): "--label cannot be combined with",
+        ("sample", run, "--walk", "0", "9"): "labels are 0 to 2",
+        ("sample", run, "--walk", "0", "1", "--n", "0"): "not 8 frames and 0 rows",
+        ("sample", run, "--walk", "0", "1", "--out", "x.mp4"): "use a name that ends in .png",
         ("sample", empty): "not a run",
         ("report", empty): "",
         ("data", "mnits"): "did you mean mnist",

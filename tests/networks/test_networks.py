@@ -9,7 +9,9 @@ from rich.console import Console
 from remuda.errors import UserError
 from remuda.networks import DCGAN, MLP, NETWORKS, WCGAN, count_parameters
 from remuda.networks.layers import BatchNorm2d, Dropout, UpsampledConv2d
+from remuda.networks.residual import ConditionalBatchNorm2d
 from remuda.networks.summary import tables
+from tests.networks.small import shrink_acgans, small
 
 CIFAR, MNIST, LABELS = (3, 32, 32), (1, 28, 28), torch.tensor([0, 9])
 
@@ -152,3 +154,24 @@ def test_a_single_pixel_cannot_be_normalised():
     with pytest.raises(UserError, match=r"raise strategy\.batch_size above 1"):
         BatchNorm2d(3, 0.8)(torch.randn(1, 3, 1, 1))
     BatchNorm2d(3, 0.8).eval()(torch.randn(1, 3, 1, 1))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_generators_accept_mixtures_of_labels(name, monkeypatch):
+    shrink_acgans(monkeypatch)
+    uses_labels = name != "acgan-celeba"
+    networks = small(name, conditional=uses_labels)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        generator = networks.generator((1, 16, 16), 3).eval()
+        noise = torch.randn(2, 5)
+        for block in generator.modules():
+            # Conditional BatchNorms start with the same numbers for every class.
+            if isinstance(block, ConditionalBatchNorm2d):
+                torch.nn.init.normal_(block.shift)
+    with torch.no_grad():
+        plain = generator(noise, torch.tensor([0, 2]))
+        certain = generator(noise, torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]))
+        mixed = generator(noise, torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]))
+    assert torch.equal(plain, certain) and mixed.shape == plain.shape
+    assert torch.allclose(plain, mixed) != uses_labels
