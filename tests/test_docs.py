@@ -143,6 +143,11 @@ def test_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(goal), target
 
 
+def test_every_picture_is_shown():
+    text = "".join(path.read_text() for path in PAGES)
+    assert not [path.name for path in (DOCS / "pictures").iterdir() if path.name not in text]
+
+
 def test_the_map_knows_every_page():
     index = DOCS / "index.md"
     links = {(DOCS / link).resolve() for link in re.findall(r"\]\(([^)#]+)", index.read_text())}
