@@ -5,7 +5,6 @@ is one sentence that names the key, such as ``strategy.batch_size: expected a wh
 1.5``.
 """
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from types import UnionType
@@ -15,6 +14,7 @@ import cattrs
 from cattrs.errors import ClassValidationError
 
 from remuda.errors import UserError
+from remuda.system.choices import suggestion
 
 
 def structure(section: str, cls: type, table: dict[str, Any], *, has_name: bool = False) -> Any:
@@ -42,13 +42,6 @@ def check_known(given: Iterable[str], known: Iterable[str], kind: str, section: 
         if name not in known:
             full = f"{section}.{name}" if section else name
             raise UserError(f"unknown {kind}: {full}; {suggestion(name, known)}")
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a hint for a mistyped name: the nearest known name, or all known names."""
-    known = list(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
 
 
 def _first_complaint(error: BaseException, path: str) -> str:

@@ -43,11 +43,12 @@ class Engine(ABC):
         """Give member i the row ``source[i]``, or K rows if ``source`` has the shape (size, K)."""
 
     @abstractmethod
-    def mean(self, rows: Tree, weights: Tensor) -> Tree:
+    def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
         """Give every member the weighted mean of the floating-point leaves.
 
         Each member keeps its other leaves, such as counters and random streams. The weights have
-        the shape (size,) and may have any positive sum.
+        the shape (size,) and may have any positive sum. If they have the shape (size, size), member
+        i receives the mean with the weights in row i. Sums have the type ``dtype``.
         """
 
     @abstractmethod
@@ -58,12 +59,16 @@ class Engine(ABC):
     def gather(self, fn: Callable[..., Tree], server: Any, *rows: Tree) -> Tree:
         """Send all rows to the server, and return its new state, ``fn(server, *rows)``."""
 
-    def loop(self, step: Step, state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+    def loop(
+        self, step: Step, state: Tree, *inputs: Tree, pieces: "Pieces | None" = None
+    ) -> tuple[Tree, Tree]:
         """Run ``state, out = step(engine, state, *inputs[s])`` for s = 0, 1, ...
 
         Return the last state and the stacked outs of all steps. Use this method for rounds of many
         short iterations that call verbs: an engine may compile and replay them. A step must use
-        the engine that it receives, and only tensors from its arguments.
+        the engine that it receives, and only tensors from its arguments. ``pieces`` is the same
+        step, split into repeating parts for a compiler; the inputs then have the axes (steps,
+        members, K, ...).
         """
         outs = []
         for s in range(trees.leaves(inputs)[0].shape[0]):
@@ -105,13 +110,28 @@ class Engine(ABC):
 class Pieces(NamedTuple):
     """A step in two pieces, the first of which repeats K times.
 
-    All inputs have a leading axis K. The step runs ``carry, out = repeated(carry, *inputs[k])``
+    In a Scan, all inputs have a leading axis K; in a loop, it follows the axis of members, and the
+    pieces receive the engine first. The step runs ``carry, out = repeated(carry, *inputs[k])``
     for k = 0, ..., K - 1, then ``carry, out = last(carry, *inputs[K - 1])``. Both outs are dicts.
     The out of the step is the union of the last out and the mean of the repeated outs.
     """
 
     repeated: Callable[..., tuple[Tree, dict[str, Tensor]]]
     last: Callable[..., tuple[Tree, dict[str, Tensor]]]
+
+
+def normalised(weights: Tensor) -> Tensor:
+    """Return weights, or every row of weights, with the sum 1 in double precision."""
+    weights = weights.double()
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def weighted_sum(leaf: Tensor, share: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the sum of the rows of a leaf with these weights (n,), in this type."""
+    if dtype == torch.float64:
+        return torch.einsum("n,n...->...", share, leaf.double())
+    # Under autocast, einsum would compute in half precision.
+    return (share.to(dtype).reshape(-1, *[1] * (leaf.ndim - 1)) * leaf.to(dtype)).sum(0)
 
 
 @dataclass(frozen=True)

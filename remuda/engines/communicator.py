@@ -2,7 +2,7 @@
 
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
@@ -102,8 +102,11 @@ class Communicator(ABC):
         """Wait for the next message from a rank; return its tag and its number of bytes."""
 
     @abstractmethod
-    def add(self, numbers: Tensor) -> None:
-        """Replace float64 numbers in host memory by their sums over all ranks."""
+    def add(self, parts: Iterable[Tensor]) -> None:
+        """Replace floating-point numbers in host memory by their sums over all ranks.
+
+        Each part travels while the iterator makes the next one.
+        """
 
     def collect(self, rows: Tensor, ranks: Tensor) -> Tensor:
         """Return the rows of all ranks on rank 0; other ranks return their own rows.
@@ -175,5 +178,6 @@ class SingleProcess(Communicator):
     def upcoming(self, source: int) -> tuple[int, int]:
         raise AssertionError("no message can arrive: there are no other ranks")
 
-    def add(self, numbers: Tensor) -> None:
-        return None
+    def add(self, parts: Iterable[Tensor]) -> None:
+        for _ in parts:  # the sums over one rank are the parts themselves
+            pass

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda.engines.base import Engine, Step
+from remuda.engines.base import Engine, Pieces, Step
 from remuda.engines.programs import signature
 from remuda.engines.stacked import Stacked
 from remuda.tensors import trees
@@ -91,13 +91,14 @@ class Metered(Engine):
         with self._verb("take"):
             return self.engine.take(rows, source)
 
-    def mean(self, rows: Tree, weights: Tensor) -> Tree:
+    def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
         floating = [leaf for leaf in trees.leaves(rows) if leaf.is_floating_point()]
         row = self._row_bytes(tuple(floating))
-        self.bytes["mean", "up"] += int((weights > 0).sum()) * row  # weight 0: nothing is sent
+        senders = (weights > 0).reshape(-1, self.size).any(0)  # weight 0: nothing is sent
+        self.bytes["mean", "up"] += int(senders.sum()) * row
         self.bytes["mean", "down"] += self.size * row
         with self._verb("mean"):
-            return self.engine.mean(rows, weights)
+            return self.engine.mean(rows, weights, dtype)
 
     def scatter(self, fn: Callable[..., Tree], *server: Any) -> Tree:
         with self._verb("scatter"):
@@ -110,7 +111,9 @@ class Metered(Engine):
         with self._verb("gather"):
             return self.engine.gather(fn, server, *rows)
 
-    def loop(self, step: Step, state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+    def loop(
+        self, step: Step, state: Tree, *inputs: Tree, pieces: Pieces | None = None
+    ) -> tuple[Tree, Tree]:
         """Run a loop. For a compiled loop, count one eager step and multiply by the steps."""
         engine = self.engine
         if not (isinstance(engine, Stacked) and engine.compiles_loops):
@@ -123,7 +126,7 @@ class Metered(Engine):
         self.bytes.update({name: num_steps * count for name, count in one.bytes.items()})
         self.calls.update({verb: num_steps * count for verb, count in one.calls.items()})
         with self._timed(self.verbs, "loop"):
-            return engine.loop(step, state, *inputs)
+            return engine.loop(step, state, *inputs, pieces=pieces)
 
     def _row_bytes(self, rows: Tree) -> int:
         return trees.num_bytes(rows) // max(1, len(self.members))

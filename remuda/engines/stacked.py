@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from remuda.engines.base import Engine, Scan, Step
+from remuda.engines.base import Engine, Pieces, Scan, Step, normalised, weighted_sum
 from remuda.engines.communicator import Communicator
 from remuda.engines.programs import Program, Signature, signature
 from remuda.engines.upgrades import Upgrade
@@ -147,16 +147,20 @@ class Stacked(Engine):
             chunk=self.chunk,
         )
 
-    def loop(self, step: Step, state: Tree, *inputs: Tree) -> tuple[Tree, Tree]:
+    def loop(
+        self, step: Step, state: Tree, *inputs: Tree, pieces: Pieces | None = None
+    ) -> tuple[Tree, Tree]:
         if not self.compiles_loops:
             return super().loop(step, state, *inputs)
-        eager, function = self.eager, plain(step)
+        eager = self.eager
 
-        def whole(carry: Tree, *now: Tree) -> tuple[Tree, Tree]:
-            return function(eager, carry, *now)
+        def whole(step: Step) -> Step:
+            function = plain(step)
+            return lambda carry, *now: function(eager, carry, *now)
 
+        parts = [whole(piece) for piece in pieces or (step,)]
         with self._arithmetic():
-            return self._run_program(step, whole, [whole], state, inputs)
+            return self._run_program(step, whole(step), parts, state, inputs)
 
     def _run_program(
         self,
@@ -204,13 +208,15 @@ class Stacked(Engine):
         source = source.to(self.device)
         return trees.map(lambda leaf: leaf[source], rows)
 
-    def mean(self, rows: Tree, weights: Tensor) -> Tree:
-        share = (weights.double() / weights.double().sum()).to(self.device)
+    def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
+        share = normalised(weights).to(self.device)
 
         def average(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.clone()
-            mean = torch.einsum("n,n...->...", share, leaf.double())
+            if share.ndim == 2:
+                return torch.einsum("mn,n...->m...", share, leaf.double()).to(leaf.dtype)
+            mean = weighted_sum(leaf, share, dtype)
             return mean.to(leaf.dtype).expand_as(leaf).clone()
 
         return trees.map(average, rows)

@@ -121,17 +121,31 @@ class GAN(Definition):
         Fakes have the labels of the real images unless ``fake_labels`` are given.
         """
         fake_labels = labels if fake_labels is None else fake_labels
+        batches = (real, labels), (fakes, fake_labels)
+        gradients, buffers, value = self.discriminator_gradients(
+            discriminator, *batches, key, overrides
+        )
+        discriminator = discriminator._replace(buffers=buffers)
+        return self.apply_to_discriminator(discriminator, gradients, overrides), value
+
+    def discriminator_gradients(
+        self,
+        discriminator: Player,
+        real: Labelled,
+        fakes: Labelled,
+        key: Tensor,
+        overrides: Overrides = NO_OVERRIDES,
+    ) -> tuple[Gradients, dict[str, Tensor], Tensor]:
+        """Return the gradients of the discriminator's loss, its updated buffers, and the loss."""
+        labels, fake_labels = real[1], fakes[1]
 
         def loss(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             modules, buffers = (self.discriminator, self.joint), discriminator.buffers
-            on_real, on_fakes, buffers = apply_to_both(
-                modules, params, buffers, (real, labels), (fakes, fake_labels)
-            )
+            on_real, on_fakes, buffers = apply_to_both(modules, params, buffers, real, fakes)
             value = self.objective.discriminator_loss(on_real, on_fakes, labels, fake_labels)
             if self.objective.has_penalties:
-                penalties = self.objective.penalties(
-                    self.critic(params, buffers), (real, labels), (fakes, fake_labels), key
-                )
+                critic = self.critic(params, buffers)
+                penalties = self.objective.penalties(critic, real, fakes, key)
                 value = value + overrides.scale_penalties(penalties)
             if self.ada_target:
                 signs = self.objective.signs(on_real, on_fakes)
@@ -139,6 +153,12 @@ class GAN(Definition):
             return value, buffers
 
         value, buffers, gradients = calculus.value_and_grad(loss, discriminator.params)
+        return gradients, buffers, value
+
+    def apply_to_discriminator(
+        self, discriminator: Player, gradients: Gradients, overrides: Overrides = NO_OVERRIDES
+    ) -> Player:
+        """Return the discriminator after one step of its optimizer."""
         params, moments = self.discriminator_optimizer.step(
             discriminator.params,
             gradients,
@@ -147,7 +167,7 @@ class GAN(Definition):
         )
         if self.lipschitz == "clip":
             params = clip(params, self.clip)
-        return Player(params, buffers, moments), value
+        return discriminator._replace(params=params, moments=moments)
 
     def update_generator(
         self,

@@ -56,6 +56,10 @@ class SpectralNorm(nn.Module):
                 self.groups[weight.shape[0], weight[0].numel()].append(name)
                 vector = torch.randn(weight.shape[0])
                 self.register_buffer(_buffer_name(name), vector / vector.norm())
+        # A vector belongs to the same group of layers as its matrix: see remuda.networks.groups.
+        self.follows = {
+            _buffer_name(name): name for names in self.groups.values() for name in names
+        }
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
         weights, normalised = dict(self.network.named_parameters()), {}

@@ -44,6 +44,8 @@ class Adam:
 
         The bias corrections are those of the current betas, as in ``torch.optim.Adam``.
         """
+        if not gradients:
+            return {}, moments._replace(steps=moments.steps + 1)
         rate = self.lr if lr is None else lr
         if betas is None and not transformed():
             return self._fused(params, gradients, moments, rate)

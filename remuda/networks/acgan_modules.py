@@ -2,12 +2,14 @@
 
 import math
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from remuda.errors import UserError
+from remuda.networks.groups import ends_of
 from remuda.networks.layers import (
     BatchNorm2d,
     Conv2d,
@@ -34,6 +36,7 @@ class Generator(nn.Module):
             )
         super().__init__()
         self.layers, self.num_labels = nn.Sequential(*layers), num_labels
+        self.layer_groups = ends_of("layers", self.layers)
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         if self.num_labels:
@@ -49,6 +52,7 @@ class Perceptron(nn.Module):
     def __init__(self, layers: list[nn.Module]):
         super().__init__()
         self.layers = nn.Sequential(*layers)
+        self.layer_groups = ends_of("layers", self.layers)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         return self.layers(images.flatten(1))
@@ -68,6 +72,11 @@ class Discriminator(nn.Module):
     """
 
     num_batches = 1  # see remuda.networks.batches
+    layer_groups: ClassVar[dict[str, str]] = {
+        "convolutions.0": "input",
+        "minibatch": "head",
+        "output": "head",
+    }
 
     def __init__(
         self,

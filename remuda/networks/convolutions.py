@@ -173,8 +173,13 @@ def _operator(
     cuda: Callable[..., Tensor],
     fake: Callable[..., Tensor],
     gradients: Callable[..., Gradients],
+    *,
+    weights_second: bool = True,
 ) -> Callable[..., Tensor]:
-    """Register an operator of two tensors and some numbers."""
+    """Register an operator of two tensors and some numbers.
+
+    The first tensor contains images, and the second one weights unless ``weights_second`` is False.
+    """
     name = LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     LIBRARY.impl(name, cpu, "CPU")
     LIBRARY.impl(name, cuda, "CUDA")
@@ -189,6 +194,10 @@ def _operator(
 
     def rule(info: Any, axes: tuple[int | None, ...], a: Tensor, b: Tensor, *numbers: int) -> Any:
         count = info.batch_size
+        if weights_second and axes[0] is not None and axes[1] is None:
+            # All members have the same weights: their images become one large batch.
+            images = a.movedim(axes[0], 1).flatten(1, 2).contiguous()
+            return op(images, b, *numbers).unflatten(1, (count, -1)), 1
         result = op(_folded(a, axes[0], count), _folded(b, axes[1], count), *numbers)
         return result.unflatten(0, (count, -1)), 0
 
@@ -253,4 +262,5 @@ _INPUT_GRADIENT = _operator(
 _WEIGHT_GRADIENT = _operator(
     "weight_gradient(Tensor x, Tensor g, int size, int stride, int padding) -> Tensor",
     *(_cpu_weight_gradient, _cuda_weight_gradient, _like_weight, _of_weight_gradient),
+    weights_second=False,
 )

@@ -8,7 +8,7 @@ explains this and other contradictions in the papers.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -103,6 +103,8 @@ class WCGAN(DCGAN):
 class Generator(nn.Module):
     """Enlarge a linear layer's output with two up-sampling convolutions."""
 
+    layer_groups: ClassVar[dict[str, str]] = {"input": "input", "body.7": "head"}
+
     def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
         super().__init__()
         self.num_labels = num_labels
@@ -132,6 +134,7 @@ class Discriminator(nn.Module):
     """Halve the image four times with strided convolutions, dropout and BatchNorm."""
 
     num_batches = 1  # see remuda.networks.batches
+    layer_groups: ClassVar[dict[str, str]] = {"convolutions.0": "input", "output": "head"}
 
     def __init__(self, net: DCGAN, channels: int, size: int, num_labels: int):
         super().__init__()
@@ -162,6 +165,7 @@ class PlainCritic(nn.Module):
     """Halve the image four times with strided convolutions, without dropout or BatchNorm."""
 
     num_batches = 1  # see remuda.networks.batches
+    layer_groups: ClassVar[dict[str, str]] = {"convolutions.0": "input", "output": "head"}
 
     def __init__(self, width: int, channels: int, size: int, num_labels: int):
         super().__init__()

@@ -100,6 +100,7 @@ class BatchNorm2d(nn.BatchNorm2d):
     """Normalise batches, but do not count them: with a fixed momentum the count is unused."""
 
     num_batches = 1  # see remuda.networks.batches
+    layer_group = "normalisation"  # see remuda.networks.groups
 
     def __init__(self, num_features: int, eps: float, *, affine: bool = True):
         super().__init__(num_features, eps=eps, momentum=MOMENTUM, affine=affine)

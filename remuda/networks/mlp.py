@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from remuda.errors import UserError
 from remuda.networks.base import Networks
+from remuda.networks.groups import ends_of
 from remuda.networks.layers import one_hot
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -65,6 +66,7 @@ class Generator(nn.Module):
     def __init__(self, layers: nn.Sequential, shape: tuple[int, ...], num_labels: int):
         super().__init__()
         self.layers, self.shape, self.num_labels = layers, shape, num_labels
+        self.layer_groups = ends_of("layers", layers)
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         if self.num_labels:
@@ -80,6 +82,7 @@ class Discriminator(nn.Module):
     def __init__(self, layers: nn.Sequential, num_labels: int):
         super().__init__()
         self.layers, self.num_labels = layers, num_labels
+        self.layer_groups = ends_of("layers", layers)
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         pixels = images.flatten(1)

@@ -2,7 +2,7 @@
 
 import math
 from itertools import pairwise
-from typing import NamedTuple, TypeVar, cast
+from typing import ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -111,6 +111,12 @@ class Generator(nn.Module):
     In training mode, pixels are not limited to [-1, 1]: a limit would stop gradients.
     """
 
+    layer_groups: ClassVar[dict[str, str]] = {
+        "embedding": "input",
+        "basis": "input",
+        "output": "head",
+    }
+
     def __init__(
         self, stages: list[Stage], blocks: Blocks, latent: int, image_channels: int, num_labels: int
     ):
@@ -143,6 +149,12 @@ class Discriminator(nn.Module):
     """
 
     num_batches = 1  # see remuda.networks.batches
+    layer_groups: ClassVar[dict[str, str]] = {
+        "input": "input",
+        "basis": "head",
+        "output": "head",
+        "embedding": "head",
+    }
 
     def __init__(self, stages: list[Stage], blocks: Blocks, image_channels: int, num_labels: int):
         super().__init__()

@@ -76,6 +76,7 @@ class ConditionalBatchNorm2d(nn.Module):
     """
 
     is_embedding = True  # see remuda.gan.lipschitz
+    layer_group = "normalisation"  # see remuda.networks.groups
 
     def __init__(self, num_features: int, num_labels: int):
         super().__init__()

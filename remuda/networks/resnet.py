@@ -12,7 +12,7 @@ differences from the papers.
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -122,6 +122,8 @@ class SAGAN(ResNet):
 class Generator(nn.Module):
     """Enlarge a linear layer's output with residual blocks."""
 
+    layer_groups: ClassVar[dict[str, str]] = {"input": "input", "output": "head"}
+
     def __init__(self, net: ResNet, widths: list[int], shape: tuple[int, ...], num_labels: int):
         super().__init__()
         self.num_labels = num_labels
@@ -153,6 +155,11 @@ class Discriminator(nn.Module):
     """
 
     num_batches = 1  # see remuda.networks.batches
+    layer_groups: ClassVar[dict[str, str]] = {
+        "blocks.0": "input",
+        "output": "head",
+        "embedding": "head",
+    }
 
     def __init__(
         self,

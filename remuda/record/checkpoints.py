@@ -37,14 +37,17 @@ __all__ = [
 
 
 class Leaves(NamedTuple):
-    """The named leaves of a state: those with one row per member, and those of the server."""
+    """The named leaves of a state: those with one row per member, and all others.
+
+    The others belong to the server, or are common to all members. Only rank 0 saves them.
+    """
 
     rows: dict[str, Tensor]
     server: dict[str, Tensor]
 
     @classmethod
     def of(cls, strategy: Strategy, state: Any) -> "Leaves":
-        """Return the leaves of a strategy's state. On most ranks, the server has none."""
+        """Return the leaves of a strategy's state. On most ranks, a server has none."""
         server = dict(trees.named_leaves(strategy.with_rows(state, ())))
         rows = {name: leaf for name, leaf in trees.named_leaves(state) if name not in server}
         return cls(rows, server)

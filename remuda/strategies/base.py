@@ -142,7 +142,10 @@ class Strategy(PairTraining, ABC):
         return self, times * max(1, members)
 
     def rows(self, state: Any) -> Tree:
-        """Return the part of the state that has one row per member; the server owns the rest."""
+        """Return the part of the state that has one row per member.
+
+        The rest belongs to the server, or all processes have equal copies of it.
+        """
         return state
 
     def with_rows(self, state: Any, rows: Tree) -> Any:

@@ -1,4 +1,4 @@
-"""Class-parallel: one pair per label, trained independently.
+"""Class-parallel: one pair per label. Pairs are independent, or share groups of layers.
 
 M. Lupo Pasini, V. Gabbi, J. Yin, S. Perotto, N. Laanait, "Scalable balanced training of conditional
 generative adversarial neural networks on image data", 2021 (DC-CGAN), and M. Lupo Pasini, J. Yin,
@@ -6,7 +6,7 @@ generative adversarial neural networks on image data", 2021 (DC-CGAN), and M. Lu
 (W-CGAN).
 
     images of label 0 -> [G0, D0]
-    images of label 1 -> [G1, D1]                   no messages
+    images of label 1 -> [G1, D1]                   no messages, unless they share layers
     ...
     sample: draw a label y from p(y), then call G_y (equation 5 of the first paper, 8 of the second)
 """
@@ -20,13 +20,16 @@ from remuda.data.batches import Batch
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import GAN, Pair
-from remuda.strategies.base import Strategy
 from remuda.strategies.context import Context, Metrics
+from remuda.strategies.sharing import SharedPairs, Sharing
+from remuda.tensors.trees import Tree
+
+State = Pair | SharedPairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassParallel(Strategy):
-    """One pair for each class; row y of the state is the pair of label y."""
+class ClassParallel(Sharing):
+    """One pair for each class; row y of the state belongs to label y."""
 
     partitions: ClassVar[tuple[str, ...]] = ("class",)
 
@@ -41,13 +44,28 @@ class ClassParallel(Strategy):
     def num_labels(self, gan: GAN, num_members: int) -> int:
         return num_members
 
-    def init(self, context: Context, engine: Engine) -> Pair:
+    def init(self, context: Context, engine: Engine) -> State:
+        if self.is_sharing:
+            return self.init_shared(context, engine)
         return self.new_pairs(context, engine)
 
     def round(
-        self, context: Context, engine: Engine, state: Pair, real: Batch, t: int
-    ) -> tuple[Pair, Metrics]:
-        return self.train_pairs(context, engine, state, real, t)
+        self, context: Context, engine: Engine, state: State, real: Batch, t: int
+    ) -> tuple[State, Metrics]:
+        if isinstance(state, Pair):
+            return self.train_pairs(context, engine, state, real, t)
+        if self.share_every == 1:
+            return self.share_gradients(context, engine, state, real, t)
+        return self.share_tensors(context, engine, state, real, t)
 
-    def authors(self, engine: Engine, state: Pair, noise: Tensor, labels: Tensor) -> Tensor:
+    def rows(self, state: State) -> Tree:
+        return state if isinstance(state, Pair) else state.own
+
+    def with_rows(self, state: State, rows: Tree) -> State:
+        return rows if isinstance(state, Pair) else state._replace(own=rows)
+
+    def authors(self, engine: Engine, state: State, noise: Tensor, labels: Tensor) -> Tensor:
         return labels
+
+    def generators(self, engine: Engine, state: State) -> Pair:
+        return state if isinstance(state, Pair) else self.whole_pairs(engine, state)

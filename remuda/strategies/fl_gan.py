@@ -24,8 +24,7 @@ from remuda.errors import UserError
 from remuda.gan import Pair, Player
 from remuda.gan.lipschitz import vector_names
 from remuda.gan.optimizers import Moments
-from remuda.networks.layers import BatchNorm2d
-from remuda.networks.residual import ConditionalBatchNorm2d
+from remuda.gan.parts import Names, names_in, split_dict
 from remuda.strategies.base import Strategy
 from remuda.strategies.context import Context, Metrics
 from remuda.strategies.facts import TrafficPlan
@@ -73,7 +72,7 @@ class FLGAN(Strategy):
 
     def init(self, context: Context, engine: Engine) -> Pair:
         """Return pairs with the same weights for all members."""
-        first = context.gan.init(random.key(context.seed, "init", 0))
+        first = self.first_pair(context)
         return engine.create(lambda member: self.copy_pair(context, first, member))
 
     def round(
@@ -159,21 +158,17 @@ class FLGAN(Strategy):
         return state._replace(generator=generator, average=average)
 
 
-def norm_names(network: nn.Module) -> set[str]:
+def norm_names(network: nn.Module) -> Names:
     """Return the names of all parameters and buffers in normalisation layers."""
-    kinds = BatchNorm2d | ConditionalBatchNorm2d
-    norms = [name for name, module in network.named_modules() if isinstance(module, kinds)]
-    tensors = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
-    return {tensor for tensor in tensors if any(tensor.startswith(f"{norm}.") for norm in norms)}
+    return names_in(network, ["normalisation"])
 
 
 def _mean_except(
     engine: Engine, tensors: dict[str, Tensor], local: set[str], weights: Tensor
 ) -> dict[str, Tensor]:
     """Replace all tensors except the local ones with their weighted means over the members."""
-    shared = {name: tensor for name, tensor in tensors.items() if name not in local}
-    mean = engine.mean(shared, weights) if shared else {}
-    return {name: mean.get(name, tensor) for name, tensor in tensors.items()}
+    own, shared = split_dict(tensors, frozenset(local))
+    return own | engine.mean(shared, weights)
 
 
 def _if_active(active: Tensor, new: Tree, old: Tree) -> Tree:

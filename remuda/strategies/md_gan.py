@@ -110,7 +110,7 @@ class MDGAN(Strategy):
 
     def init(self, context: Context, engine: Engine) -> State:
         """Return the first state, in which all workers have the same weights."""
-        first = context.gan.init(random.key(context.seed, "init", 0))
+        first = self.first_pair(context)
         server = trees.to(Server(first.generator, first.average), engine.device)
         workers = engine.create(lambda member: self.copy_pair(context, first, member).discriminator)
         return State(server, workers)

@@ -38,6 +38,10 @@ class PairTraining(Settings, ABC):
         gan, seed = context.gan, context.seed
         return engine.create(lambda member: gan.init(random.key(seed, "init", member)))
 
+    def first_pair(self, context: Context) -> Pair:
+        """Return the new pair of member 0."""
+        return context.gan.init(random.key(context.seed, "init", 0))
+
     def copy_pair(self, context: Context, first: Pair, member: int) -> Pair:
         """Return a copy of the first pair with the member's own random streams for dropout."""
         own = context.gan.init(random.key(context.seed, "init", member))
@@ -50,6 +54,12 @@ class PairTraining(Settings, ABC):
         self, context: Context, engine: Engine, pairs: Tree, real: Batch, t: int
     ) -> tuple[Tree, Metrics]:
         """Train every member's own pair on its own batches."""
+        inputs = self.step_inputs(context, engine, real, t)
+        pairs, losses = self.train_steps(context, engine, pairs, inputs)
+        return pairs, trees.map(lambda x: x.mean(1), losses) | pairs.discriminator.metrics()
+
+    def step_inputs(self, context: Context, engine: Engine, real: Batch, t: int) -> StepInputs:
+        """Return the inputs of all steps in round t; all tensors have the axes (members, steps)."""
         num_batches, latent = real.labels.shape[1], context.gan.networks.latent
         # (members, batches, b, ...) -> (members, steps, discriminator steps, b, ...)
         shape = num_batches // self.discriminator_steps, self.discriminator_steps
@@ -59,15 +69,19 @@ class PairTraining(Settings, ABC):
         numbers = torch.arange(num_batches, device=engine.device).reshape(1, *shape)
         update_keys = random.fold(keys[:, None, None], numbers)
         scheduled = self.scheduled_rows(engine, t, shape)
+        return StepInputs(images, labels, noise, update_keys, scheduled)
+
+    def train_steps(
+        self, context: Context, engine: Engine, pairs: Tree, inputs: StepInputs
+    ) -> tuple[Tree, Metrics]:
+        """Train every member's own pair for some steps; return the losses (members, steps)."""
         pieces = None
         if self.discriminator_steps > 1:
             pieces = Pieces(
                 Partial(self.train_discriminator, context), Partial(self.train_generator, context)
             )
         step = Scan(Partial(self.train_pair, context), pieces)
-        inputs = StepInputs(images, labels, noise, update_keys, scheduled)
-        pairs, losses = engine.map(step, pairs, inputs)
-        return pairs, trees.map(lambda x: x.mean(1), losses) | pairs.discriminator.metrics()
+        return engine.map(step, pairs, inputs)
 
     def train_pair(self, context: Context, pair: Pair, now: StepInputs) -> tuple[Pair, Metrics]:
         """Train one pair for one step; the tensors have a leading axis of discriminator steps."""

@@ -5,8 +5,9 @@ commands that do not train can list the names without importing PyTorch. Package
 classes and functions in the same way.
 """
 
+import difflib
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -48,6 +49,13 @@ class Choices(MutableMapping[str, Part]):
 
     def __repr__(self) -> str:
         return f"Choices({', '.join(self._places)})"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a mistyped name: the nearest known name, or all known names."""
+    known = list(known)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
 
 
 def load(place: str) -> Any:

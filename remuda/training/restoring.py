@@ -49,16 +49,20 @@ def restore(herd: Herd, checkpoint: Checkpoint, remote: frozenset[int]) -> Any:
 
 
 def _relay(herd: Herd, checkpoint: Checkpoint, state: Any, rank: int) -> Any:
-    """Send the rows of a rank that cannot see the folder from rank 0. Return the own state."""
+    """Send everything that a rank needs, but cannot see, from rank 0. Return the own state."""
     communicator = herd.communicator
     rows, server = Leaves.of(herd.strategy, state)
+    whole = {name: leaf[None] for name, leaf in server.items()}  # as rows of one member
     if communicator.rank == rank:
-        received = sharing.receive(communicator, 0, rows)
-        return trees.to(trees.fill(state, {**received, **server}), herd.engine.device)
+        found = sharing.receive(communicator, 0, rows)
+        for name, leaf in sharing.receive(communicator, 0, whole).items():
+            found[name] = leaf[0]
+        return trees.to(trees.fill(state, found), herd.engine.device)
     if communicator.is_root:
         span = herd.spans[rank]
         source = herd.source_rows(manifests.members(checkpoint))[span.start : span.stop]
         like = Leaves(sharing.with_length(rows, len(span)), server)
         found = checkpoints.read(checkpoint, like, source, herd.engine.device)
         sharing.send(communicator, rank, {name: found[name] for name in rows})
+        sharing.send(communicator, rank, {name: found[name][None] for name in server})
     return state

@@ -88,7 +88,7 @@ class Saver:
         herd, communicator = self.herd, self.herd.communicator
         leaves = Leaves.of(herd.strategy, state)
         if not communicator.is_root:
-            leaves = Leaves(leaves.rows, {})  # only rank 0 has the server's present state
+            leaves = Leaves(leaves.rows, {})  # only rank 0 saves the rest
         shard = Shard(t, communicator.rank, herd.member_ids, herd.spans, self.attempt)
         # An interruption may come after the shard was submitted; its content is the same.
         if communicator.original_rank not in self.remote and shard != self._submitted:

@@ -52,6 +52,8 @@ def with_length(rows: Mapping[str, Tensor], length: int) -> dict[str, Tensor]:
 
 def send(communicator: Communicator, target: int, rows: Mapping[str, Tensor]) -> None:
     """Send rows to a rank, which receives them with ``receive``."""
+    if not rows:
+        return
     packed = packing.pack([leaf.cpu() for leaf in rows.values()], slice(None))
     communicator.exchange({target: packed}, {}, TAG)
 
@@ -62,6 +64,8 @@ def receive(
     """Receive rows with these names, types and shapes from a rank."""
     rows = {name: torch.empty(leaf.shape, dtype=leaf.dtype) for name, leaf in like.items()}
     leaves = list(rows.values())
+    if not leaves:
+        return {}
     buffer = torch.empty(len(leaves[0]) * packing.row_bytes(leaves), dtype=torch.uint8)
     communicator.exchange({}, {source: buffer}, TAG)
     packing.unpack(buffer, leaves, slice(None))

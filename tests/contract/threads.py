@@ -48,8 +48,9 @@ class ThreadRank(SingleProcess):
             assert found.shape == buffer.shape, "sender and receiver disagree"
             buffer.copy_(found)
 
-    def add(self, numbers):
-        numbers.copy_(torch.stack(self.all_gather(numbers.clone())).sum(0))
+    def add(self, parts):
+        for numbers in parts:
+            numbers.copy_(torch.stack(self.all_gather(numbers.clone())).sum(0))
 
 
 def run_ranks(num_ranks, work):

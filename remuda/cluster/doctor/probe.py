@@ -44,7 +44,7 @@ def measure(num_ranks: int = 0) -> dict[str, Any]:
         answer = {"joined": now, "ranks": facts, "links": links, **abilities()}
         if communicator.num_ranks > 1:
             numbers = torch.zeros(NUM_SUMMED, dtype=torch.float64)
-            answer["sum"] = _median(NUM_LARGE, lambda: communicator.add(numbers))
+            answer["sum"] = _median(NUM_LARGE, lambda: communicator.add([numbers]))
         return communicator.all_gather(answer)[0]
 
 

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
@@ -23,12 +23,7 @@ import torch
 from mpi4py import MPI
 from torch import Tensor
 
-from remuda.engines.mpi.recovery import (
-    OVER,
-    WHOLE,
-    RecoveringCommunicator,
-    survives_failures,
-)
+from remuda.engines.mpi.recovery import OVER, WHOLE, RecoveringCommunicator, survives_failures
 from remuda.errors import (
     Interrupted,
     RanksLost,
@@ -106,9 +101,11 @@ class MPICommunicator(RecoveringCommunicator):
             self._wait(lambda: self.comm.Iprobe(source, MPI.ANY_TAG, message))
         return message.Get_tag(), message.Get_count(MPI.BYTE)
 
-    def add(self, numbers: Tensor) -> None:
+    def add(self, parts: Iterable[Tensor]) -> None:
         with self._talking():
-            self._wait_for([self.comm.Iallreduce(MPI.IN_PLACE, numbers.numpy(), MPI.SUM)])
+            self._wait_for(
+                self.comm.Iallreduce(MPI.IN_PLACE, part.numpy(), MPI.SUM) for part in parts
+            )
 
     def max_over_ranks(self, number: int) -> int:
         numbers = np.array([number], dtype=np.int64)
@@ -143,11 +140,14 @@ class MPICommunicator(RecoveringCommunicator):
         if not was_talking:
             self._obey_signals()
 
-    def _wait_for(self, requests: list[MPI.Request]) -> None:
+    def _wait_for(self, requests: Iterable[MPI.Request]) -> None:
+        started: list[MPI.Request] = []
         try:
-            self._wait(lambda: MPI.Request.Testall(requests))
+            for request in requests:
+                started.append(request)
+            self._wait(lambda: MPI.Request.Testall(started))
         except BaseException:
-            self._given_up += requests
+            self._given_up += started
             raise
 
     def _wait(self, is_over: Callable[[], bool]) -> None:

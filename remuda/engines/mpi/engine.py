@@ -16,6 +16,7 @@ from torch import Tensor
 from remuda.engines.base import Engine
 from remuda.engines.communicator import Communicator
 from remuda.engines.mpi import packing
+from remuda.engines.mpi.means import average
 from remuda.engines.mpi.spans import deliver, spans
 from remuda.engines.stacked import Stacked
 from remuda.errors import UserError
@@ -31,7 +32,7 @@ class MPIEngine(Engine):
     """The part of the population that this rank hosts.
 
     ``sent`` counts, for each verb, the bytes that this rank has sent to other ranks. For ``mean``
-    it counts the bytes of the float64 numbers that this rank has added to the sum.
+    it counts the bytes of the numbers that this rank has added to the sum.
     """
 
     spans_processes: ClassVar[bool] = True
@@ -111,27 +112,15 @@ class MPIEngine(Engine):
         places = plan.places.to(self.device)
         return trees.refill(rows, [leaf[places] for leaf in pool])
 
-    def mean(self, rows: Tree, weights: Tensor) -> Tree:
-        share = (weights.double() / weights.double().sum()).to(self.device)
-        share = share[self.span.start : self.span.stop]
-        sums = [
-            torch.einsum("n,n...->...", share, leaf.double()).flatten()
-            for leaf in trees.leaves(rows)
-            if leaf.is_floating_point()
-        ]
-        if not sums:
-            return trees.map(torch.clone, rows)
-        flat = torch.cat(sums).cpu()
-        self.sent["mean"] += flat.numel() * flat.element_size()
-        self.communicator.add(flat)
-        means = iter(flat.to(self.device).split([len(part) for part in sums]))
-
-        def average(leaf: Tensor) -> Tensor:
-            if not leaf.is_floating_point():
-                return leaf.clone()
-            return next(means).view(leaf.shape[1:]).to(leaf.dtype).expand_as(leaf).clone()
-
-        return trees.map(average, rows)
+    def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
+        leaves = trees.leaves(rows)
+        floating = [leaf for leaf in leaves if leaf.is_floating_point()]
+        means, num_bytes = average(floating, weights, self.span, dtype, self.communicator.add)
+        self.sent["mean"] += num_bytes
+        found = iter(means)
+        return trees.refill(
+            rows, [next(found) if leaf.is_floating_point() else leaf.clone() for leaf in leaves]
+        )
 
     def scatter(self, fn: Callable[..., Tree], *server: Any) -> Tree:
         if not self.communicator.is_root:

@@ -1,0 +1,121 @@
+"""Define the settings of members that share groups of layers, and find the shared tensors."""
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from remuda.engines.base import Engine
+from remuda.errors import UserError
+from remuda.gan.parts import PairNames, names_in
+from remuda.networks.groups import GROUPS, tensor_groups
+from remuda.strategies.base import Strategy
+from remuda.strategies.context import Context
+from remuda.system.choices import suggestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharingSettings(Strategy, ABC):
+    """Settings of strategies whose members share groups of layers."""
+
+    # Groups of layers that all members share: input, body, normalisation, head; [] = none.
+    shared_generator: tuple[str, ...] = ()
+    shared_discriminator: tuple[str, ...] = ()
+    # 1: use the mean of all gradients in every update; k > 1: average the shared tensors after
+    # every k generator updates, and at the end of a round.
+    share_every: int = 1
+    # Families of similar members, each a list of member ids (class-parallel: classes); [] = none.
+    families: tuple[tuple[int, ...], ...] = ()
+    # Groups of layers that only the members of a family share.
+    family_generator: tuple[str, ...] = ()
+    family_discriminator: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.share_every < 1:
+            raise UserError(f"strategy.share_every must be at least 1, not {self.share_every}")
+        for player in ("generator", "discriminator"):
+            shared, family = f"shared_{player}", f"family_{player}"
+            for name in (shared, family):
+                _check_groups(f"strategy.{name}", getattr(self, name))
+            both = set(getattr(self, shared)) & set(getattr(self, family))
+            if both:
+                raise UserError(
+                    f"strategy.{shared} and strategy.{family} both contain {min(both)}: remove it "
+                    "from one of them"
+                )
+        if self.share_every > 1 and not self.is_sharing:
+            raise UserError(
+                "strategy.share_every has no effect, because the members share nothing: set "
+                "strategy.shared_generator, for instance to [body], or leave it at 1"
+            )
+        if bool(self.families) != bool(self.family_generator or self.family_discriminator):
+            raise UserError(
+                "strategy.families needs strategy.family_generator or "
+                "strategy.family_discriminator, and the other way round: set both or neither"
+            )
+
+    @property
+    def is_sharing(self) -> bool:
+        """Whether members share anything."""
+        shared = self.shared_generator, self.shared_discriminator
+        return any(shared) or bool(self.families)
+
+    def check(self, context: Context) -> None:
+        super().check(context)
+        for player in ("generator", "discriminator"):
+            found = set(tensor_groups(getattr(context.gan, player)).values())
+            for setting in (f"shared_{player}", f"family_{player}"):
+                for group in getattr(self, setting):
+                    if group not in found:
+                        known = ", ".join(name for name in GROUPS if name in found)
+                        raise UserError(
+                            f"strategy.{setting} names {group}, but this {player} has no such "
+                            f"layers: choose from {known}"
+                        )
+
+    # Names and weights
+
+    def common_names(self, context: Context) -> PairNames:
+        """Return the names of the tensors that all members share."""
+        return self._names(context, self.shared_generator, self.shared_discriminator)
+
+    def family_names(self, context: Context) -> PairNames:
+        """Return the names of the tensors that the members of a family share."""
+        return self._names(context, self.family_generator, self.family_discriminator)
+
+    def _names(
+        self, context: Context, generator: tuple[str, ...], discriminator: tuple[str, ...]
+    ) -> PairNames:
+        gan = context.gan
+        return PairNames(
+            names_in(gan.generator, generator), names_in(gan.discriminator, discriminator)
+        )
+
+    def relatives(self, size: int) -> list[int]:
+        """Return the first member of each member's family; a family may have only one member."""
+        first = list(range(size))
+        for family in self.families:
+            for member in family:
+                if not 0 <= member < size:
+                    raise UserError(
+                        f"strategy.families names member {member}, but this run has members 0 to "
+                        f"{size - 1}: remove it, or change run.members"
+                    )
+                first[member] = min(family)
+        return first
+
+    def kinship(self, engine: Engine) -> Tensor:
+        """Return a matrix (size, size) of weights: 1 for members of the same family, else 0."""
+        first = torch.tensor(self.relatives(engine.size), device=engine.device)
+        return (first[:, None] == first).double()
+
+
+def _check_groups(setting: str, groups: Sequence[str]) -> None:
+    for group in groups:
+        if group not in GROUPS:
+            raise UserError(
+                f"{setting}: {group!r} is not a group of layers; {suggestion(group, GROUPS)}"
+            )
