@@ -214,6 +214,9 @@ def show_scaling(
     if found.predicted():
         say("\npredicted, not measured:")
         console.print(_table(found.predicted_header(), found.predicted_rows()))
+    if found.compared_rows():
+        say("\npredicted seconds per round (share of messages) if members averaged shared layers:")
+        console.print(_table(found.compared_header(), found.compared_rows()))
     for text in ["", *found.notes(), f"figure: {folder / 'scaling.png'}"]:
         say(text)
 

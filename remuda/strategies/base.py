@@ -16,7 +16,7 @@ from remuda.gan.sampling import sample_rows
 from remuda.networks import Networks
 from remuda.population import derangement
 from remuda.strategies.context import Context, FeatureExtractor, Metrics, pixels
-from remuda.strategies.facts import Mixture, TrafficPlan
+from remuda.strategies.facts import Averaging, Mixture, TrafficPlan
 from remuda.strategies.pairs import PairTraining
 from remuda.tensors import random
 from remuda.tensors.trees import Tree
@@ -186,6 +186,13 @@ class Strategy(PairTraining, ABC):
     def traffic_plan(self, num_workers: int) -> TrafficPlan:
         """Return the settings that decide how much MD-GAN and FL-GAN would send."""
         return TrafficPlan()
+
+    def averaging(self, context: Context, every: int | None = None) -> Averaging | None:
+        """Return how much members average, or None if they cannot share tensors.
+
+        With ``every`` = k, return how much they would average after every k updates; 0 means never.
+        """
+        return None
 
     # Mixtures of generators, for strategies that have them
 

@@ -12,6 +12,13 @@ class TrafficPlan(NamedTuple):
     epochs_per_round: int = 1  # local epochs in a round
 
 
+class Averaging(NamedTuple):
+    """How often members average shared tensors, and how much, per generator update."""
+
+    calls: float  # of the verb mean
+    bytes: float  # that each rank adds to the sums
+
+
 class Mixture(NamedTuple):
     """The mixture of generators of one cell's neighbourhood."""
 

@@ -21,6 +21,7 @@ from remuda.gan.lipschitz import vector_names
 from remuda.gan.overrides import NO_OVERRIDES, Overrides
 from remuda.gan.parts import PairNames, merge, split, split_dict
 from remuda.strategies.context import Context, Metrics
+from remuda.strategies.facts import Averaging
 from remuda.strategies.pairs import StepInputs
 from remuda.strategies.sharing_settings import SharingSettings
 from remuda.tensors import trees
@@ -68,6 +69,21 @@ class Sharing(SharingSettings, ABC):
     def whole_pairs(self, engine: Engine, state: SharedPairs) -> Pair:
         """Return the whole pair of every member; rows of shared tensors are views."""
         return merge(_rows(state.common, len(engine.members)), state.own)
+
+    def averaging(self, context: Context, every: int | None = None) -> Averaging | None:
+        names, every = self.common_names(context), self.share_every if every is None else every
+        if self.families or not any(names):  # sums over families have other sizes
+            return None
+        common, _ = split(self.first_pair(context), names)
+        if every == 0:
+            return Averaging(0, 0)
+        if every > 1:  # all tensors, in double precision
+            return Averaging(1 / every, 8 * _size(common) / every)
+        generator, discriminator, _ = common
+        buffers = _size(generator.buffers) + _size(discriminator.buffers)
+        numbers = self.discriminator_steps * (_size(discriminator.params) + buffers)
+        numbers += _size(generator.params) + _size(discriminator.buffers)
+        return Averaging(self.discriminator_steps + 1, 4 * numbers)
 
     # A round in which every update uses the mean of all gradients
 
@@ -212,6 +228,11 @@ class Sharing(SharingSettings, ABC):
         metrics = trees.map(lambda *parts: torch.cat(parts, 1).mean(1), *losses)
         state = SharedPairs(trees.row(common, 0), own)
         return state, metrics | own.discriminator.metrics()
+
+
+def _size(tree: Tree) -> int:
+    """Return how many floating-point numbers a tree has."""
+    return sum(leaf.numel() for leaf in trees.leaves(tree) if leaf.is_floating_point())
 
 
 def _statistics(pair: Pair) -> PairNames:

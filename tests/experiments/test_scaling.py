@@ -9,9 +9,12 @@ import pytest
 import torch
 
 from remuda import config as configs
+from remuda.data import load
+from remuda.engines import Metered, SingleProcess
+from remuda.engines.mpi.engine import MPIEngine
 from remuda.engines.mpi.spans import deliver, spans
 from remuda.errors import UserError
-from remuda.experiments.scaling import Scaling, draw, read_ranks
+from remuda.experiments.scaling import Scaling, averagings_of, draw, read_ranks
 from remuda.experiments.scaling.measure import Measured, measure, summary
 from remuda.experiments.scaling.model import (
     Costs,
@@ -25,6 +28,8 @@ from remuda.experiments.scaling.model import (
 from remuda.experiments.scaling.plan import Case, cases, grow
 from remuda.population.topology import neighbourhoods
 from remuda.record import Reader
+from remuda.strategies.facts import Averaging
+from remuda.training.assemble import assemble
 from tests.cli.test_cli import in_process
 
 
@@ -257,6 +262,78 @@ def test_a_prediction_by_hand():
         }
     )
     assert found.seconds == pytest.approx(7.0 + sum(found.messages.values()))
+
+
+def test_members_that_average_more_or_less_by_hand():
+    """On one rank, a quarter of a member's 2 s are spent to average, two times in each update."""
+    own = Averaging(calls=2, bytes=10)  # COSTS has four calls, so a round has two updates
+    more = COSTS.averaging(own, Averaging(calls=6, bytes=30), 0.5)
+    assert more.member == 3.0 and more.calls["mean"] == 12 and more.row_bytes["mean"] == 60
+    same = COSTS.averaging(own, own, 0.5)
+    assert same.member == 2.0 and same.calls == COSTS.calls and same.row_bytes["mean"] == 20
+    never = COSTS.averaging(own, Averaging(0, 0), 0.5)
+    assert never.member == 1.5
+    assert never.row_bytes["take"] == 20, "other verbs stay the same"
+    swap, link = torch.tensor([[1], [2], [3], [4], [0]]), Link(latency=0.01, bandwidth=1000.0)
+    messages = predict(more, link, 5, swap).messages
+    # Two times three steps, and four fifths of the bytes each way.
+    assert messages["mean"] == pytest.approx(12 * 6 * 0.01 + 2 * 4 / 5 * 60 / 1000)
+    assert "mean" not in predict(never, link, 5, swap).messages
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_shared_layers_send_the_predicted_bytes(tiny, every):
+    resnet = ["networks.name=resnet", "networks.width=4", "networks.discriminator_width=2"]
+    shared = [
+        'strategy.shared_generator=["body", "normalisation"]',
+        'strategy.shared_discriminator=["input", "body"]',
+        f"strategy.share_every={every}",
+    ]
+    steps = ["strategy.discriminator_steps=2", "strategy.steps_per_round=4", "strategy.ema=0.9"]
+    more = ["strategy.loss=hinge", "strategy.lipschitz=spectral", *steps]
+    config = configs.from_dict(configs.override(tiny, [*resnet, *shared, *more]))
+    herd = assemble(config)
+    state, engine = herd.start(), MPIEngine(SingleProcess(), 3)
+    metered = Metered(engine)
+    real = herd.batches.draw(0, herd.num_batches)
+    herd.strategy.round(herd.context, metered, state, real, 1)
+    averaging = herd.strategy.averaging(herd.context)
+    assert metered.calls["mean"] == 4 * averaging.calls
+    assert engine.sent["mean"] == 4 * averaging.bytes > 0
+    data = load(config.data)
+    own, others = averagings_of(config, data)
+    assert own == averaging and list(others) == ["never", "every update", "every 10 updates"]
+    assert [each.calls for each in others.values()] == [0, 3, 0.1]
+    assert averagings_of(configs.from_dict(tiny), data) == (None, {}), "independent members"
+
+
+def test_averages_are_compared(tiny_config, tmp_path):
+    # Two updates of the discriminator and one of the generator; ten steps in a round.
+    one_rank = Measured(1, 1, [1.0], {"mean": 0.1}, {"mean": 30}, {"mean down": 6e6})
+    own, one_class = Averaging(3, 600e3), replace(tiny_config.run, members=1)
+    scaling = Scaling(
+        "toy",
+        True,
+        replace(tiny_config, run=one_class),
+        [one_rank],
+        Link(1e-3, 1e9),
+        0.5,
+        averaging=own,
+        other_averagings={"never": Averaging(0, 0), "every update": own},
+    )
+    assert scaling.compared_header()[2:] == ["averaged never", "averaged every update"]
+    # To agree on the end: 99 + 2 x 7 messages. To average: 30 calls of 14 steps, and 12 MB.
+    never, always = 0.9 + 0.113, 1.0 + 0.113 + 0.42 + 0.99 * 0.012
+    cells = [f"{never:.4f} ({0.113 / never:.1%})", f"{always:.4f} ({1 - 1 / always:.1%})"]
+    rows = {row[0]: row for row in scaling.compared_rows()}
+    assert rows["100"] == ["100", "100", *cells]
+    assert scaling.predicted_rows()[2][2] == f"{always:.4f}", "single precision: 6 MB each way"
+    scaling.write(tmp_path / "a.json")
+    values = json.loads((tmp_path / "a.json").read_text())["compared"]
+    assert values["every update"][-1]["ranks"] == 1000
+    assert not replace(scaling, other_averagings={}).compared_rows()
+    slow = replace(scaling, other_link=Link(1e-3, 1e6))
+    assert float(slow.compared_rows()[2][3].split()[0]) > 12, "12 MB over the other link"
 
 
 def test_links_are_read():

@@ -4,6 +4,8 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from remuda import data
 from remuda.cluster import doctor, launch
 from remuda.cluster.doctor import probe
@@ -15,7 +17,11 @@ from remuda.experiments.scaling.measure import measure
 from remuda.experiments.scaling.model import Link
 from remuda.experiments.scaling.plan import read_ranks
 from remuda.experiments.scaling.result import Scaling
+from remuda.strategies.facts import Averaging
 from remuda.system.text import Notify, ignore
+
+# How often members could average shared tensors: after every k generator updates.
+OFTEN = {"never": 0, "every update": 1, "every 10 updates": 10}
 
 __all__ = ["Scaling", "draw", "read_ranks", "scale"]
 
@@ -39,14 +45,27 @@ def scale(
     other_link = Link.read(link) if link else None
     if launch.rank_from_environment().num_ranks > 1:
         raise UserError("remuda scaling starts its own ranks: run it without mpirun or srun")
-    num_classes = len(data.load(config.data.at(0, platform.node())).classes)
-    cases = plan.cases(config, ranks, weak, rounds, num_classes)
+    dataset = data.load(config.data.at(0, platform.node()))
+    cases = plan.cases(config, ranks, weak, rounds, len(dataset.classes))
     measured, load = measure(cases, repeats, out, notify)
     found = measure_link(max(2, ranks[-1]))
-    scaling = Scaling(name, weak, config, measured, found, load, other_link)
+    own, others = averagings_of(config, dataset)
+    scaling = Scaling(name, weak, config, measured, found, load, other_link, own, others)
     scaling.write(out / "scaling.json")
     draw(scaling, out / "scaling.png")
     return scaling
+
+
+def averagings_of(
+    config: RunConfig, dataset: data.Dataset
+) -> tuple[Averaging | None, dict[str, Averaging]]:
+    """Return how much members average, and how much they could average, by how often."""
+    strategy, num_classes = config.strategy, len(dataset.classes)
+    with torch.random.fork_rng(devices=[]):  # new layers draw weights that nobody uses
+        context = strategy.prepare(config.networks, dataset.shape, num_classes, config.run.seed)
+    found = {name: strategy.averaging(context, every) for name, every in OFTEN.items()}
+    others = {name: averaging for name, averaging in found.items() if averaging}
+    return strategy.averaging(context), others
 
 
 def measure_link(ranks: int) -> Link:

@@ -21,6 +21,7 @@ from remuda.engines.mpi.spans import spans
 from remuda.errors import UserError
 from remuda.experiments.scaling.measure import Measured
 from remuda.experiments.scaling.plan import grow
+from remuda.strategies.facts import Averaging
 
 SERVER = ("scatter", "gather")  # verbs whose work stays on rank 0, for any number of ranks
 LINK = re.compile(r"(\d+(?:\.\d+)?)([kmg])bit(?:,(\d+(?:\.\d+)?)(us|ms))?", re.IGNORECASE)
@@ -61,6 +62,20 @@ class Costs:
     # bytes that one member sends or receives in each verb; for take: bytes of each row taken
     row_bytes: Mapping[str, float]
 
+    def averaging(self, own: Averaging, other: Averaging, seconds: float) -> "Costs":
+        """Return the costs of a round in which members average another amount than their own.
+
+        ``seconds`` is the part of ``member`` that they need to average their own amount in one
+        process. It is proportional to the bytes.
+        """
+        steps = self.calls["mean"] / own.calls
+        return replace(
+            self,
+            member=self.member + (other.bytes / own.bytes - 1) * seconds,
+            calls={**self.calls, "mean": steps * other.calls},
+            row_bytes={**self.row_bytes, "mean": steps * other.bytes},
+        )
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -75,6 +90,11 @@ class Prediction:
     def seconds(self) -> float:
         """The predicted seconds of a round."""
         return self.work + sum(self.messages.values())
+
+    @property
+    def share(self) -> float:
+        """The messages' share of the time."""
+        return sum(self.messages.values()) / self.seconds
 
     def after(self, seconds: float, other: "Prediction") -> "Prediction":
         """Return the prediction for the same ranks, after they took ``seconds`` over other links.
@@ -148,10 +168,21 @@ def crossing(table: Tensor, ranks: int) -> tuple[int, int]:
 
 
 def predict_all(
-    config: RunConfig, one_rank: Measured, link: Link, ranks: list[int], weak: bool
+    config: RunConfig,
+    one_rank: Measured,
+    link: Link,
+    ranks: list[int],
+    weak: bool,
+    averagings: tuple[Averaging, Averaging] | None = None,
 ) -> list[Prediction]:
-    """Predict the time of a round for each number of ranks that gives every rank a member."""
+    """Predict the time of a round for each number of ranks that gives every rank a member.
+
+    ``averagings`` contains how much members averaged on one rank, and how much they average here.
+    """
     costs = costs_of(one_rank, _table(config, one_rank.members))
+    if averagings:
+        seconds = one_rank.verbs.get("mean", 0.0) / one_rank.members
+        costs = costs.averaging(*averagings, seconds)
     found = []
     for number in ranks:
         size = number * one_rank.members if weak else one_rank.members

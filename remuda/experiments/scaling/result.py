@@ -1,12 +1,14 @@
 """The result of a scaling experiment as table rows, notes and a JSON file."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from remuda.config import RunConfig
 from remuda.experiments.scaling.measure import Measured
 from remuda.experiments.scaling.model import Link, Prediction, predict_all
+from remuda.strategies.facts import Averaging
 from remuda.system import disk
 from remuda.system.devices import usable_cores
 from remuda.system.text import count
@@ -25,6 +27,9 @@ class Scaling:
     link: Link
     load: float | None  # of the machine before the first run; None if all runs had finished before
     other_link: Link | None = None  # predict for ranks that have this link between them
+    averaging: Averaging | None = None  # what members average, if they share tensors
+    # What they could average instead, by how often.
+    other_averagings: Mapping[str, Averaging] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -45,7 +50,13 @@ class Scaling:
 
         The ranks have the measured link between them, or the given one.
         """
-        return predict_all(self.config, self.measured[0], link or self.link, ranks, self.weak)
+        return self._predict(ranks, link or self.link, self.averaging)
+
+    def _predict(
+        self, ranks: list[int], link: Link, averaging: Averaging | None
+    ) -> list[Prediction]:
+        both = (self.averaging, averaging) if self.averaging and averaging else None
+        return predict_all(self.config, self.measured[0], link, ranks, self.weak, both)
 
     def predicted(self) -> list[Prediction]:
         """Return predictions for more ranks than were measured, or also for another link.
@@ -70,6 +81,13 @@ class Scaling:
             over.after(each.median, before)
             for each, before, over in zip(several, here, there, strict=True)
         ]
+
+    def compared(self) -> dict[str, list[Prediction]]:
+        """Return predictions for the other amounts that members could average, by how often."""
+        link = self.other_link or self.link
+        ranks = [each.ranks for each in self.predicted()]
+        others = self.other_averagings.items()
+        return {name: self._predict(ranks, link, averaging) for name, averaging in others}
 
     def verbs(self) -> list[str]:
         """Return the verbs that at least one of the runs used."""
@@ -122,7 +140,18 @@ class Scaling:
             f"{each.seconds:.4f}",
             f"{efficiency * each.ranks:,.2f}",
             f"{efficiency:.1%}",
-            f"{sum(each.messages.values()) / each.seconds:.1%}",
+            f"{each.share:.1%}",
+        ]
+
+    def compared_header(self) -> list[str]:
+        """Return the titles of the columns of ``compared_rows``."""
+        return ["ranks", "members", *(f"averaged {name}" for name in self.other_averagings)]
+
+    def compared_rows(self) -> list[list[str]]:
+        """Return a row per number of ranks: seconds of a round, and the share of messages."""
+        return [
+            [f"{row[0].ranks:,}", f"{row[0].members:,}", *map(_seconds_and_share, row)]
+            for row in zip(*self.compared().values(), strict=True)
         ]
 
     def notes(self) -> list[str]:
@@ -176,5 +205,13 @@ class Scaling:
                 asdict(each) | {"seconds": each.seconds}
                 for each in [*same_ranks, *self.predicted()]
             ],
+            "compared": {
+                name: [asdict(each) | {"seconds": each.seconds} for each in found]
+                for name, found in self.compared().items()
+            },
         }
         disk.write_text(path, json.dumps(values, indent=1) + "\n")
+
+
+def _seconds_and_share(each: Prediction) -> str:
+    return f"{each.seconds:.4f} ({each.share:.1%})"
