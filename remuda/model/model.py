@@ -149,7 +149,8 @@ class Model:
             first, second = (self.facts.classes[int(one.labels[0])] for one in (start, end))
             notify(
                 f"the generators of {first} and {second} were trained independently, so images "
-                "between these classes may resemble neither of them"
+                "between these classes may resemble neither of them; members that share layers "
+                "(strategy.shared_generator) interpolate better"
             )
         chunks = []
         for part in torch.arange(len(start.rows)).split(CHUNK[self.engine.device.type]):

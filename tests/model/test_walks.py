@@ -15,23 +15,25 @@ from remuda.model.samples import write_samples, write_walk
 from remuda.tensors import trees
 
 CASES = {
-    "class-parallel": {"ema": 0.9},
-    "standalone": {},
-    "md-gan": {},
-    "fl-gan": {"sync": "discriminator"},
-    "cellular": {"height": 2, "width": 2},
+    "independent": {"name": "class-parallel", "ema": 0.9},
+    "shared": {"name": "class-parallel", "shared_generator": ["body", "head"], "ema": 0.9},
+    "standalone": {"name": "standalone"},
+    "md-gan": {"name": "md-gan"},
+    "fl-gan": {"name": "fl-gan", "sync": "discriminator"},
+    "cellular": {"name": "cellular", "height": 2, "width": 2},
 }
 
 
-def model_of(strategy, conditional=True, **changes):
+def model_of(case, conditional=True, data="digits", train=False):
     values = {
-        "data": {"name": changes.pop("data", "digits"), "limit": 200},
+        "data": {"name": data, "limit": 200},
         "networks": {"name": "mlp", "latent": 4, "hidden": 8, "conditional": conditional},
-        "strategy": {"name": strategy, "batch_size": 4, "steps_per_round": 1} | changes,
+        "strategy": {"batch_size": 4, "steps_per_round": 1} | CASES[case],
         "engine": {"device": "cpu"},
     }
     herd = remuda.assemble(from_dict(values))
-    return herd.model(herd.start(), 0)
+    state = herd.start()
+    return herd.model(herd.round(state, 1)[0] if train else state, 0)
 
 
 def equal(one, other):
@@ -45,16 +47,16 @@ def as_bytes(model, images):
 
 @pytest.fixture(scope="module")
 def herd():
-    return model_of("class-parallel", conditional=False)
+    return model_of("independent", conditional=False)
 
 
-@pytest.mark.parametrize("strategy", CASES)
-def test_a_walk_starts_and_ends_with_plain_samples(strategy):
-    model = model_of(strategy, **CASES[strategy])
+@pytest.mark.parametrize("case", CASES)
+def test_a_walk_starts_and_ends_with_plain_samples(case):
+    model = model_of(case, train=True)
     images = model.walk("2:5", "7:6", frames=3, rows=4)
     assert images.shape == (4, 3, 1, 8, 8) and images.dtype == torch.uint8
     assert equal(images[:, 0], model.sample(4, labels=2, seed=5))
-    if strategy != "cellular":  # the noise of the start chooses the generator
+    if case != "cellular":  # the noise of the start chooses the generator
         assert equal(images[:, -1], model.sample(4, labels=7, seed=6))
     between_classes = model.walk(2, "7", frames=2, rows=4, seed=5)
     assert equal(between_classes[:, 0], model.sample(4, labels=2, seed=5))
@@ -62,7 +64,7 @@ def test_a_walk_starts_and_ends_with_plain_samples(strategy):
 
 
 def test_the_cell_that_starts_a_walk_generates_all_its_images():
-    model = model_of("cellular", **CASES["cellular"])
+    model = model_of("cellular")
     noise = [model._noise(20, seed) for seed in (5, 6)]
     labels = torch.full((20,), 2)
     authors = [model.strategy.authors(model.engine, model.state, z, labels) for z in noise]
@@ -75,8 +77,9 @@ def test_the_cell_that_starts_a_walk_generates_all_its_images():
         assert equal(as_bytes(model, image)[0], last[i])
 
 
-def test_the_middle_between_two_members_has_their_mean_weights():
-    model = model_of("class-parallel", ema=0.9)
+@pytest.mark.parametrize("case", ["independent", "shared"])
+def test_the_middle_between_two_members_has_their_mean_weights(case):
+    model = model_of(case, train=True)
     gan, generators = model.context.gan, model.strategy.generators(model.engine, model.state)
     pairs = [trees.row(generators, label) for label in (2, 7)]
     middle = trees.map(lambda a, b: (a + b) / 2, *pairs)
@@ -100,7 +103,8 @@ def test_the_middle_between_two_labels_of_one_generator_has_their_mean():
 def test_only_independent_generators_cause_a_message(herd):
     messages = []
     herd.walk("3:0", "3:1", notify=messages.append)
-    model_of("standalone").walk(3, 8, notify=messages.append)
+    for case in ("standalone", "shared"):
+        model_of(case, train=True).walk(3, 8, notify=messages.append)
     assert messages == []
     herd.walk(3, 8, notify=messages.append)
     (message,) = messages
