@@ -1,5 +1,6 @@
 """Read and write configurations: nested dicts, TOML files, and ``--set section.key=value``."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
@@ -104,12 +105,17 @@ def _parse(assignments: list[str]) -> dict[str, dict[str, Any]]:
                 f"--set {assignment}: write section.key=value, for example strategy.batch_size=32"
             )
         check_known([section], [*PLAIN, *NAMED], "section")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text.strip()
-        tables.setdefault(section, {})[key] = value
+        tables.setdefault(section, {})[key] = _value(text.strip())
     return tables
+
+
+def _value(text: str) -> Any:
+    """Read a value of TOML. Words need no quotes, neither as a value nor in a list."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        words = re.fullmatch(r"\[\s*([\w.-]+(?:\s*,\s*[\w.-]+)*)\s*\]", text)
+        return re.split(r"\s*,\s*", words[1]) if words else text
 
 
 def _name_of(section: str, part: object) -> str:

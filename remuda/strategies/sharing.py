@@ -198,11 +198,11 @@ class Sharing(SharingSettings, ABC):
         if not self.families:
             return parts
         names = self.family_names(context)
-        shared, rest = zip(*(_divided(part, names) for part in parts), strict=True)
-        shared = engine.mean(shared, self.kinship(engine), torch.float32)
+        shared = tuple(_divided(part, names)[0] for part in parts)
+        means = engine.mean(shared, self.kinship(engine), torch.float32)
         return tuple(
-            PlayerTensors(a.generator | b.generator, a.discriminator | b.discriminator)
-            for a, b in zip(shared, rest, strict=True)
+            PlayerTensors(old.generator | new.generator, old.discriminator | new.discriminator)
+            for old, new in zip(parts, means, strict=True)
         )
 
     # A round in which shared tensors are averaged after every k updates

@@ -1,8 +1,10 @@
 """Define the settings of members that share groups of layers, and find the shared tensors."""
 
 from abc import ABC
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -51,6 +53,11 @@ class SharingSettings(Strategy, ABC):
                 "strategy.share_every has no effect, because the members share nothing: set "
                 "strategy.shared_generator, for instance to [body], or leave it at 1"
             )
+        for member, count in Counter(chain.from_iterable(self.families)).items():
+            if count > 1:
+                raise UserError(
+                    f"strategy.families has member {member} in two families: remove it from one"
+                )
         if bool(self.families) != bool(self.family_generator or self.family_discriminator):
             raise UserError(
                 "strategy.families needs strategy.family_generator or "

@@ -9,7 +9,7 @@ import torch
 
 from remuda.data.batches import Batch
 from remuda.engines import Stacked
-from remuda.gan import LOSSES
+from remuda.gan import LOSSES, Pair
 from remuda.networks import NETWORKS
 from remuda.strategies import ClassParallel
 from tests.engines.test_programs import DEVICE, LONG_ON_A_CPU
@@ -26,6 +26,7 @@ if DEVICE == "cuda":
         "resnet": dict(width=64, discriminator_width=64),
         "sagan": dict(width=64, discriminator_width=64, attention_size=16),
     }
+SHARED = dict(shared_generator=("input", "body"), shared_discriminator=("input", "body"))
 AUGMENTATION = dict(shift=0.125, cutout=0.5, colour=1.0)
 
 
@@ -41,6 +42,8 @@ AUGMENTATION = dict(shift=0.125, cutout=0.5, colour=1.0)
         ("resnet", dict(loss="hinge", lipschitz="spectral", **AUGMENTATION)),
         ("resnet", dict(loss="hinge", r1=0.5)),
         ("sagan", dict(loss="hinge", lipschitz="spectral-both")),
+        ("resnet", dict(loss="hinge", lipschitz="spectral", discriminator_steps=2, **SHARED)),
+        ("r3gan", dict(loss="relativistic", r1=0.5, **SHARED)),
     ],
     ids=lambda case: case if isinstance(case, str) else "-".join(map(str, case.values())),
 )
@@ -71,14 +74,27 @@ def gradients(name, options, compile):
     networks = small(name, **LARGER.get(name, {}))
     context = strategy.prepare(networks, SHAPE, MEMBERS, seed=0)
     random = torch.Generator().manual_seed(0)
-    size = MEMBERS, 1, BATCH, *SHAPE
+    num_batches = strategy.discriminator_steps
+    size = MEMBERS, num_batches, BATCH, *SHAPE
     pixels = torch.randint(0, 256, size, dtype=torch.uint8, generator=random).to(DEVICE)
-    labels = torch.arange(MEMBERS, device=DEVICE)[:, None, None].expand(MEMBERS, 1, BATCH)
+    labels = torch.arange(MEMBERS, device=DEVICE)[:, None, None]
+    labels = labels.expand(MEMBERS, num_batches, BATCH)
     engine = Stacked(MEMBERS, DEVICE, "vmap", compile=compile, precision="fp32")
     start = strategy.init(context, engine)
-    generator, discriminator = (
-        player._replace(params=without_zeros(player.params)) for player in start[:2]
-    )
-    start = start._replace(generator=generator, discriminator=discriminator)
-    pairs, losses = strategy.round(context, engine, start, Batch(pixels, labels), 1)
-    return pairs.discriminator.moments.first, pairs.generator.moments.first, losses
+    state, losses = strategy.round(context, engine, nonzero(start), Batch(pixels, labels), 1)
+    return *first_moments(state), losses
+
+
+def nonzero(state):
+    """Return a state, a pair or shared pairs, whose parameters are not 0."""
+    if not isinstance(state, Pair):
+        return type(state)(*map(nonzero, state))
+    players = (player._replace(params=without_zeros(player.params)) for player in state[:2])
+    return Pair(*players, state.average)
+
+
+def first_moments(state):
+    """Return Adam's first moments of all players."""
+    if not isinstance(state, Pair):
+        return [moments for part in state for moments in first_moments(part)]
+    return [state.discriminator.moments.first, state.generator.moments.first]

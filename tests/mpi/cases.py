@@ -36,6 +36,8 @@ SCHEDULE = dict(annealing="cosine", annealing_rounds=1.5, final_lr=0.1, final_be
 SCHEDULE |= dict(ema_images=40.0, ema_rampup=0.5)
 SPECTRAL = dict(loss="hinge", lipschitz="spectral")
 PAIRED = dict(loss="relativistic", r1=0.5, r2=0.5)
+SHARED = dict(shared_generator=("input", "body", "head"), shared_discriminator=("input", "body"))
+FAMILIES = dict(families=((0, 3), (1, 4, 5)), family_generator=("normalisation",))
 MORE = [  # settings with other rows or other numbers of messages
     ("md-gan", 5, "mlp", dict(swap_optimizer="carry", discriminator_steps=2, num_fake_batches=1)),
     ("md-gan", 6, "mlp", dict(lose_every=1, **SCHEDULE)),
@@ -44,6 +46,9 @@ MORE = [  # settings with other rows or other numbers of messages
     ("fl-gan", 5, "mlp", dict(sync="generator", fraction=0.5)),
     ("fl-gan", 6, "dcgan", dict(sync_optimizer="average", local_norms=True, ema=0.9)),
     ("class-parallel", 5, "mlp", dict(loss="wasserstein", discriminator_steps=2, **SCHEDULE)),
+    ("class-parallel", 5, "resnet", dict(**SPECTRAL, **SHARED, **SCHEDULE)),
+    ("class-parallel", 6, "dcgan", dict(**SHARED, **FAMILIES, ema=0.9)),
+    ("class-parallel", 6, "dcgan", dict(**SHARED, **FAMILIES, share_every=2)),
     ("cellular", 6, "mlp", dict(neighbourhood="moore", population=2, mixture_samples=8)),
 ]
 
@@ -192,8 +197,11 @@ def check_verbs(communicator, size):
     drawn = torch.randint(size, (size, 3), generator=torch.Generator().manual_seed(size))
     for table in (n.roll(1), n.flip(0), torch.zeros_like(n), n, neighbours, drawn):
         same(engine.take(mine, table), reference.take(whole, table))
-    for weights in (torch.ones(size), n + 1.0, (n == size - 1).double()):
+    groups = (n % 3)[:, None] == n % 3
+    for weights in (torch.ones(size), n + 1.0, (n == size - 1).double(), groups.double()):
         same(engine.mean(mine, weights), reference.mean(whole, weights), 1e-6)
+        single = reference.mean(whole, weights, torch.float32)
+        same(engine.mean(mine, weights, torch.float32), single, 1e-2)  # half precision sums differ
     table = torch.arange(size * 2.0).view(size, 2)
     for repeat in range(3):  # descriptions travel only once
         server = (whole, repeat) if communicator.is_root else ((), None)
@@ -216,6 +224,26 @@ def check_verbs(communicator, size):
 # Traffic
 
 
+def check_traffic_of_shared_layers(communicator):
+    """Every update sends one gradient of each shared parameter and member, and nothing else."""
+    size = communicator.num_ranks
+    if size == 1 or size > 6:
+        return
+    data, bare = toy_data(), MPIEngine(communicator, size)
+    engine = Metered(bare)
+    strategy = STRATEGIES["class-parallel"](
+        batch_size=4, shared_generator=("body",), shared_discriminator=("input", "body")
+    )
+    context = strategy.prepare(NETWORKS["mlp"], data.shape, 6, 3)
+    shares = partition(data.labels, size, DataConfig(partition="class"), 6, 3)
+    real = Batches(data, shares, members=engine.members, batch_size=4, seed=3).draw(0, 3)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real, 1)
+    shared = state.common.generator.params, state.common.discriminator.params
+    num_bytes = 3 * trees.num_bytes(shared)  # three updates of each player
+    assert num_bytes > 0 and engine.bytes["mean", "up"] == size * num_bytes
+    assert bare.sent["mean"] == num_bytes
+
+
 def check_traffic(communicator):
     """Compare the bytes sent with those of Metered, if every rank hosts one member.
 
@@ -235,13 +263,14 @@ def check_traffic(communicator):
     engine.take(rows, n.roll(1))
     engine.take(rows, torch.stack([n, n.roll(1)], 1))
     engine.mean(rows, torch.ones(size))
+    engine.mean(rows, torch.ones(size), torch.float32)
     engine.scatter(lambda: {"x": torch.zeros(size, 3)})
     engine.gather(lambda server, got: server, (), rows)
     by_rank = communicator.all_gather(dict(bare.sent))
     sent = {verb: sum(one.get(verb, 0) for one in by_rank) for verb in bare.sent}
     assert sent["take"] == engine.bytes["take", "across"] == 2 * size * row
-    assert engine.bytes["mean", "up"] == engine.bytes["mean", "down"] == size * floats
-    assert sent["mean"] == 2 * engine.bytes["mean", "up"]  # in double precision
+    assert engine.bytes["mean", "up"] == engine.bytes["mean", "down"] == 2 * size * floats
+    assert sent["mean"] == (2 + 1) * size * floats  # in double and in single precision
     assert engine.bytes["scatter", "down"] == size * 12 and sent["scatter"] == (size - 1) * 12
     assert engine.bytes["gather", "up"] == size * row and sent["gather"] == (size - 1) * row
 
@@ -288,6 +317,7 @@ def main():
         for size in (5, 6, 9):
             check_verbs(communicator, size)
         check_traffic(communicator)
+        check_traffic_of_shared_layers(communicator)
         check_traffic_with_several_members_per_rank(communicator)
         check_large_messages(communicator)
         check_strategies(communicator)

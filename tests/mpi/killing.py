@@ -27,6 +27,12 @@ SETTINGS = {
     "md-gan": ["run.members=5"],
     "fl-gan": ["run.members=5"],
     "class-parallel": ["run.members=5"],
+    "class-parallel-shared": [
+        "strategy.name=class-parallel",
+        "strategy.shared_generator=[body]",
+        "strategy.shared_discriminator=[input, body]",
+        "run.members=5",
+    ],
     "cellular": ["strategy.height=2", "strategy.width=3", "strategy.mixture_samples=8"],
 }
 
