@@ -85,7 +85,8 @@ def resume_run(
     rounds: Rounds = None,
     device: Device = None,
     members: Annotated[
-        int | None, typer.Option(help="New size of the population; only md-gan, fl-gan.")
+        int | None,
+        typer.Option(help="New size of the population; class-parallel, md-gan, fl-gan."),
     ] = None,
     engine: EngineName = None,
     ranks: NumRanks = None,

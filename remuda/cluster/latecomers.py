@@ -128,6 +128,7 @@ def check_strategy(plan: Plan) -> None:
         )
     try:
         strategy.resize(plan.old_members, plan.members)
+        strategy.num_members(plan.members, len(Record(folder).facts.classes))
     except UserError:
         name = Record(folder).setting("strategy", "name")
         raise UserError(
@@ -135,7 +136,6 @@ def check_strategy(plan: Plan) -> None:
             "members: to train them on more ranks, stop the run and resume it with --ranks or "
             "--hosts"
         ) from None
-    strategy.num_members(plan.members, len(Record(folder).facts.classes))
 
 
 def check_data(plan: Plan) -> None:

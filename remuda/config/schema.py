@@ -94,7 +94,8 @@ def _several(value: Any, wanted: Any) -> Any:
     parts = get_args(wanted)
     count = "" if Ellipsis in parts else f"{len(parts)} "
     if not isinstance(value, list | tuple) or (count and len(value) != len(parts)):
-        raise ValueError(f"expected {count}numbers in brackets, not {value!r}")
+        items = "texts" if parts[0] is str else "numbers"
+        raise ValueError(f"expected {count}{items} in brackets, not {value!r}")
     return tuple(_converter.structure(item, parts[0]) for item in value)
 
 

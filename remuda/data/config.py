@@ -31,6 +31,9 @@ class DataConfig:
     fraction: float = 0.5  # subset: fraction of the images that each member draws, above 0, <= 1
     # with {rank} or {host}: the ranks whose data the members started with; the run sets this
     ranks: tuple[int, ...] = ()
+    # classes that come first, in this order; the others follow in the order of the data; a run
+    # whose population changes its size sets this, so that known classes keep their numbers
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for key in ("size", "channels", "limit"):
@@ -42,6 +45,8 @@ class DataConfig:
             raise UserError(
                 "data.ranks requires {rank} or {host} in data.name or data.path: leave it out"
             )
+        if len(set(self.classes)) < len(self.classes):
+            raise UserError(f"data.classes={list(self.classes)} names a class twice: remove one")
         if not self.alpha > 0:
             raise UserError(f"data.alpha must be above 0, not {self.alpha:g}")
         # Far above 1e6 the gamma variates overflow. Shares are equal at much smaller values.

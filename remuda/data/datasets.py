@@ -11,6 +11,7 @@ from torch import Tensor
 
 from remuda.data import cifar, folder, idx, synthetic
 from remuda.data.choices import DATASETS
+from remuda.data.classes import arrange
 from remuda.data.config import FOLDER, DataConfig, Split
 from remuda.data.files import Found, obtain
 from remuda.data.images import resize, to_bytes, to_colour, to_grey, to_unit
@@ -72,7 +73,7 @@ class Dataset:
 
 
 def load(config: DataConfig, split: Split = "train") -> Dataset:
-    """Load the data set config.name, and apply the limit, size and channels of config.
+    """Load the data set config.name, and apply the limit, size, channels and classes of config.
 
     Missing files are downloaded first; see docs/data.md.
 
@@ -93,8 +94,9 @@ def load(config: DataConfig, split: Split = "train") -> Dataset:
     if config.name not in DATASETS:
         raise UserError(_unknown(config.name))
     dataset: Dataset = DATASETS[config.name](config, split)
-    keep = torch.from_numpy(evenly(dataset.labels.numpy(), config.limit))
-    dataset = replace(dataset, images=dataset.images[keep], labels=dataset.labels[keep])
+    numbers, classes = arrange(dataset.labels.numpy(), dataset.classes, config)
+    keep, labels = torch.from_numpy(evenly(numbers, config.limit)), torch.from_numpy(numbers)
+    dataset = replace(dataset, images=dataset.images[keep], labels=labels[keep], classes=classes)
     return _shaped(dataset, config)
 
 

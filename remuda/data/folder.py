@@ -12,6 +12,7 @@ from typing import NoReturn
 import numpy as np
 from PIL import Image, ImageOps
 
+from remuda.data.classes import arrange
 from remuda.data.config import DataConfig, Split
 from remuda.data.partitions import evenly
 from remuda.errors import UserError
@@ -36,7 +37,8 @@ def read(
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Return images (M, C, size, size), labels (M,) and class names."""
     listing = list_images(root, split)
-    keep = evenly(listing.labels, config.limit)
+    labels, classes = arrange(listing.labels, listing.classes, config)
+    keep = evenly(labels, config.limit)
     paths = [listing.paths[i] for i in keep]
     size, num_channels = _common_shape(paths[0], config)
     _check_memory(root, len(paths), num_channels, size)
@@ -49,7 +51,7 @@ def read(
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for _ in pool.map(decode_from, range(0, len(paths), _IMAGES_PER_TASK)):
             pass  # the first failed task raises its error here and cancels the others
-    return images, listing.labels[keep], listing.classes
+    return images, labels[keep], classes
 
 
 def list_images(root: Path, split: Split) -> Listing:

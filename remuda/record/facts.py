@@ -18,21 +18,36 @@ class DataFacts:
         """Whether the data are points in the plane instead of images."""
         return self.shape[1:] == (1, 1)
 
-    def difference(self, other: "DataFacts", is_part: bool) -> str:
+    def new_classes(self, other: "DataFacts") -> list[str]:
+        """Return the classes that only the other data have."""
+        return [name for name in other.classes if name not in self.classes]
+
+    def difference(self, other: "DataFacts", is_part: bool, may_grow: bool = False) -> str:
         """Describe how other data differ from these; return "" if they do not.
 
         With ``is_part``, the other data may have fewer images, for example because lost ranks held
-        part of the data.
+        part of the data. With ``may_grow``, they may have more classes, which follow these ones.
         """
         if self.shape != other.shape:
             return f"images of shape {list(other.shape)} instead of {list(self.shape)}"
-        if self.classes != other.classes:
-            changed = sorted(set(self.classes) ^ set(other.classes))
-            return f"other classes ({', '.join(changed[:3]) or 'in another order'})"
-        for name, before, now in zip(self.classes, self.counts, other.counts, strict=True):
+        missing, new = other.new_classes(self), self.new_classes(other)
+        parts = [f"without {_named(missing)}"] if missing else []
+        parts += [f"with {_named(new)}"] if new and (missing or not may_grow) else []
+        if parts:
+            return " and ".join(parts)
+        if other.classes[: len(self.classes)] != self.classes:
+            return "with classes in another order"
+        for name, before, now in zip(self.classes, self.counts, other.counts, strict=False):
             if before != now and not is_part:
                 return f"{now} of class {name} instead of {before}"
         return ""
+
+
+def _named(classes: list[str]) -> str:
+    """Return text such as "the classes a, b, c, ..."; name at most three."""
+    more = ", ..." if len(classes) > 3 else ""
+    noun = "class" if len(classes) == 1 else "classes"
+    return f"the {noun} {', '.join(classes[:3])}{more}"
 
 
 def parse_facts(values: Any) -> DataFacts:

@@ -118,13 +118,20 @@ class Record(Reader):
         """Write all settings to config.toml."""
         disk.write_text(self.folder / "config.toml", config.to_toml(run_config))
 
-    def expect(self, found: DataFacts, *, is_part: bool) -> None:
+    def expect(
+        self,
+        found: DataFacts,
+        *,
+        is_part: bool,
+        may_grow: bool,
+        remedy: str = "start a new run with remuda train",
+    ) -> None:
         """Raise if the data changed since the run started; see DataFacts.difference."""
-        difference = self.facts.difference(found, is_part)
+        difference = self.facts.difference(found, is_part, may_grow)
         if difference:
             raise UserError(
                 f"the data changed since {self.folder} started, {difference}: restore the old "
-                "data, or start a new run with remuda train"
+                f"data, or {remedy}"
             )
 
     def replace_facts(self, facts: DataFacts) -> None:

@@ -152,8 +152,8 @@ class Strategy(PairTraining, ABC):
         """Return the state with its rows replaced by ``rows``."""
         return rows
 
-    def resize(self, old_size: int, size: int) -> list[int]:
-        """Return the old row that each of ``size`` members starts with.
+    def resize(self, old_size: int, size: int) -> list[int | None]:
+        """Return the old row that each of ``size`` members starts with; None: that of ``init``.
 
         Raise a UserError if the strategy cannot change the size of the population.
         """

@@ -37,7 +37,8 @@ class ClassParallel(Sharing):
         if requested > num_classes:
             raise UserError(
                 f"run.members={requested} is more than the data's {num_classes} classes, but "
-                "class-parallel trains one member per class: leave run.members at 0"
+                f"class-parallel trains one member per class: use at most {num_classes}, or data "
+                "with more classes"
             )
         return requested or num_classes
 
@@ -63,6 +64,22 @@ class ClassParallel(Sharing):
 
     def with_rows(self, state: State, rows: Tree) -> State:
         return rows if isinstance(state, Pair) else state._replace(own=rows)
+
+    def resize(self, old_size: int, size: int) -> list[int | None]:
+        """Keep all members, and add one for each class that joins.
+
+        An independent pair starts as in ``init``. If members share layers, a new one copies the
+        other layers of the first member of its family, or else of any member, because new layers
+        would not fit trained ones.
+        """
+        if size < old_size:
+            raise UserError(
+                f"this run cannot continue with {size} of its {old_size} members, because each of "
+                "them trains its own class: leave run.members as it was"
+            )
+        if not self.is_sharing:
+            return [row if row < old_size else None for row in range(size)]
+        return [*range(old_size), *(row % old_size for row in self.relatives(size)[old_size:])]
 
     def authors(self, engine: Engine, state: State, noise: Tensor, labels: Tensor) -> Tensor:
         return labels

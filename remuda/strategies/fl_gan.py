@@ -130,7 +130,7 @@ class FLGAN(Strategy):
             local |= norm_names(network)
         return local
 
-    def resize(self, old_size: int, size: int) -> list[int]:
+    def resize(self, old_size: int, size: int) -> list[int | None]:
         """Give each new member a copy of another member's pair."""
         return [member % old_size for member in range(size)]
 

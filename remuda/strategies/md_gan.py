@@ -241,7 +241,7 @@ class MDGAN(Strategy):
     def with_rows(self, state: State, rows: Player) -> State:
         return state._replace(workers=rows)
 
-    def resize(self, old_size: int, size: int) -> list[int]:
+    def resize(self, old_size: int, size: int) -> list[int | None]:
         """Give each new worker a copy of another worker's discriminator, as in section IV-A."""
         if self.lose_every:
             raise UserError(

@@ -54,14 +54,25 @@ class Herd:
 
     def restore(self, checkpoint: Checkpoint) -> Any:
         """Return the state of a checkpoint. Each process reads only the rows of its members."""
-        like = trees.to(self.start(), "meta")
+        start = self.start()
         rows = self.source_rows(checkpoints.members(checkpoint))
         source = [rows[member] for member in self.engine.members]
+        new = [i for i, row in enumerate(source) if row is None]
+        fresh = {name: leaf[new] for name, leaf in Leaves.of(self.strategy, start).rows.items()}
+        like = trees.to(start, "meta")
+        del start  # only the rows of new members stay in memory
         leaves = Leaves.of(self.strategy, like)
-        return trees.fill(like, checkpoints.read(checkpoint, leaves, source, self.engine.device))
+        read = [row or 0 for row in source]  # new members replace theirs
+        found = checkpoints.read(checkpoint, leaves, read, self.engine.device)
+        for name, leaf in fresh.items():
+            found[name][new] = leaf
+        return trees.fill(like, found)
 
-    def source_rows(self, saved: list[int]) -> list[int]:
-        """Return the saved row that each member continues with; ``saved`` holds the saved ids."""
+    def source_rows(self, saved: list[int]) -> list[int | None]:
+        """Return the saved row that each member continues with, or None if it starts fresh.
+
+        ``saved`` holds the saved ids.
+        """
         if saved == self.member_ids:
             return list(range(len(saved)))
         is_older_than_failure = set(self.member_ids) < set(saved)

@@ -132,9 +132,8 @@ class Recorder(NoRecorder):
             )
         facts = {**environment.describe(engine.device), "ranks": num_ranks}
         self.record.add_environment(facts)
+        self.record.replace_facts(self.herd.facts)  # other ranks or new members bring other data
         self.record.replace_config(self.config)
-        if self.config.data.is_per_rank:  # other ranks bring other data
-            self.record.replace_facts(self.herd.facts)
         lines = self.record.last_rounds(1)
         self.images, self.written = lines[-1]["images"] if lines else 0, reached
         rounds = self.config.run.rounds

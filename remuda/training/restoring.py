@@ -41,28 +41,37 @@ def restore(herd: Herd, checkpoint: Checkpoint, remote: frozenset[int]) -> Any:
     communicator = herd.communicator
     is_remote = communicator.original_rank in remote
     state = herd.start() if is_remote else herd.restore(checkpoint)
+    if not remote:
+        return state
+    saved = manifests.members(checkpoint) if communicator.is_root else []
+    source = herd.source_rows(communicator.all_gather(saved)[0])
     for rank, original in enumerate(communicator.original_ranks):
         if original in remote:
-            state = _relay(herd, checkpoint, state, rank)
+            state = _relay(herd, checkpoint, source, state, rank)
             communicator.max_over_ranks(0)  # rank 0 holds the rows of one other rank at a time
     return state
 
 
-def _relay(herd: Herd, checkpoint: Checkpoint, state: Any, rank: int) -> Any:
+def _relay(
+    herd: Herd, checkpoint: Checkpoint, source: list[int | None], state: Any, rank: int
+) -> Any:
     """Send everything that a rank needs, but cannot see, from rank 0. Return the own state."""
-    communicator = herd.communicator
+    communicator, span = herd.communicator, herd.spans[rank]
+    wanted = source[span.start : span.stop]
     rows, server = Leaves.of(herd.strategy, state)
     whole = {name: leaf[None] for name, leaf in server.items()}  # as rows of one member
     if communicator.rank == rank:
         found = sharing.receive(communicator, 0, rows)
+        new = [i for i, row in enumerate(wanted) if row is None]
+        for name, leaf in found.items():
+            leaf[new] = rows[name][new].cpu()
         for name, leaf in sharing.receive(communicator, 0, whole).items():
             found[name] = leaf[0]
         return trees.to(trees.fill(state, found), herd.engine.device)
     if communicator.is_root:
-        span = herd.spans[rank]
-        source = herd.source_rows(manifests.members(checkpoint))[span.start : span.stop]
         like = Leaves(sharing.with_length(rows, len(span)), server)
-        found = checkpoints.read(checkpoint, like, source, herd.engine.device)
+        read = [row or 0 for row in wanted]  # new members keep their initial rows
+        found = checkpoints.read(checkpoint, like, read, herd.engine.device)
         sharing.send(communicator, rank, {name: found[name] for name in rows})
         sharing.send(communicator, rank, {name: found[name][None] for name in server})
     return state

@@ -73,9 +73,12 @@ def changed(
     data: dict[str, Any] = {}
     if members is not None:  # start with all members, and divide the data again
         run["lost"], data["ranks"] = (), ()
+    # The schedule of a run with new members ends with its new last round, so that they can learn.
+    strategy = {"annealing_rounds": 0.0 if members is not None and rounds is not None else None}
     place = {"device": device, "name": engine, "ranks": ranks, "hosts": hosts}
     values = to_dict(config)
-    for section, given in (("run", run), ("engine", place), ("data", data)):
+    given_by_section = {"run": run, "engine": place, "data": data, "strategy": strategy}
+    for section, given in given_by_section.items():
         values[section] |= {name: value for name, value in given.items() if value is not None}
     return from_dict(values)  # validates the values
 

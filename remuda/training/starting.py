@@ -3,10 +3,12 @@
 These are phases of the training loop, see ``loop``.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from remuda.cluster.coordinator import make_heartbeat
+from remuda.errors import UserError
 from remuda.record import Record
 from remuda.record.snapshots import new_attempt
 from remuda.training import failures
@@ -31,8 +33,9 @@ def assemble_herd(session: Session, training: Training) -> Training:
     release(training)
     # After a failure, some ranks may know other speeds than rank 0.
     speeds = [training.speeds.get(rank, 1.0) for rank in communicator.original_ranks]
-    facts = [str(training.folder), new_attempt(), speeds]
-    folder, attempt, speeds = communicator.all_gather(facts)[0]
+    facts = [str(training.folder), new_attempt(), speeds, _class_order(session, training)]
+    folder, attempt, speeds, classes = communicator.all_gather(facts)[0]
+    config = replace(config, data=replace(config.data, classes=tuple(classes)))
     herd = assemble(config, communicator, session.progress.note, speeds)
     return replace(
         training,
@@ -44,6 +47,19 @@ def assemble_herd(session: Session, training: Training) -> Training:
         folder=Path(folder),
         attempt=attempt,
     )
+
+
+def _class_order(session: Session, training: Training) -> Sequence[str]:
+    """Return the classes that come first. Only the answer of rank 0 counts.
+
+    If the population changes its size, new classes may join. Known classes keep their numbers.
+    """
+    config = training.whole
+    if session.is_new or not session.communicator.is_root:
+        return config.data.classes
+    record = Record(training.folder)
+    is_resized = config.run.members != record.config.run.members
+    return record.facts.classes if is_resized else config.data.classes
 
 
 def open_record(session: Session, training: Training) -> Training:
@@ -58,8 +74,7 @@ def open_record(session: Session, training: Training) -> Training:
         else:
             record = Record(training.folder)
         if is_root and not session.is_new:
-            is_part = bool(config.run.lost) or not training.is_divided
-            record.expect(herd.facts, is_part=config.data.is_per_rank and is_part)
+            _check_data(record, training)
         recorder = new_recorder(record, config, herd, session.progress, session.stopwatch)
         session.resources.enter_context(recorder)
         saver = Saver(training.folder / "checkpoints", config, herd, recorder.note, recorder.finish)
@@ -67,6 +82,28 @@ def open_record(session: Session, training: Training) -> Training:
     recorder.follow(config, herd)
     saver.follow(config, herd, training.attempt)
     return replace(training, phase=Phase.RESTORE, record=record, recorder=recorder, saver=saver)
+
+
+def _check_data(record: Record, training: Training) -> None:
+    """Raise if the data changed since the run started. New classes may join with new members."""
+    config, herd = training.config, training.herd
+    assert herd is not None
+    known, new = record.facts, record.facts.new_classes(herd.facts)
+    is_resized = config.run.members != record.config.run.members
+    is_part = config.data.is_per_rank and (bool(config.run.lost) or not training.is_divided)
+    if is_resized and new and config.data.limit:  # fewer images of every class
+        is_part = True
+    if new and config.networks.conditional:
+        raise UserError(
+            f"the networks of {record.folder} have weights for each of its {len(known.classes)} "
+            f"classes (networks.conditional), so {new[0]} cannot join: remove it from the data, or "
+            "start a new run with remuda train"
+        )
+    remedy = "start a new run with remuda train"
+    is_complete = set(known.classes) <= set(herd.facts.classes)
+    if new and is_complete and config.strategy.partitions == ("class",):
+        remedy = f"train all classes with --members {len(herd.facts.classes)}"
+    record.expect(herd.facts, is_part=is_part, may_grow=is_resized, remedy=remedy)
 
 
 def restore(session: Session, training: Training) -> Training:

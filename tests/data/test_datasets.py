@@ -33,6 +33,14 @@ def test_a_limit_above_the_count_keeps_all_images():
     assert len(load(DataConfig(limit=10**9)).labels) == len(load(DataConfig()).labels)
 
 
+def test_chosen_classes_come_first():
+    plain, chosen = load(DataConfig()), load(DataConfig(classes=("7", "3")))
+    assert chosen.classes == tuple("7301245689")
+    assert torch.equal(chosen.images, plain.images)
+    assert torch.equal(chosen.labels == 0, plain.labels == 7)
+    assert torch.equal(chosen.labels == 4, plain.labels == 2)
+
+
 def test_fashion_mnist_has_its_own_class_names(tmp_path):
     write_idx(tmp_path / "fashion-mnist", "t10k")
     dataset = load(DataConfig(name="fashion-mnist", path=str(tmp_path)), "test")

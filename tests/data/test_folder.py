@@ -29,6 +29,24 @@ def test_sub_folders_are_classes_sorted_by_name(tmp_path):
     assert dataset.images[:, 1, 0, 0].tolist() == [0, 1, 2, 0, 0, 1]
 
 
+def test_chosen_classes_come_first(tmp_path):
+    for name, count in (("ant", 1), ("bear", 3), ("hare", 2), ("wolf", 2)):
+        for i in range(count):
+            write_image(tmp_path / "train" / name / f"{i}.png", colour=(count * 10, i, 0))
+    write_image(tmp_path / "test" / "bear" / "0.png")
+    dataset = _load(tmp_path, classes=("wolf", "bear"))
+    assert dataset.classes == ("wolf", "bear", "ant", "hare") and dataset.counts == [2, 3, 1, 2]
+    assert dataset.images[dataset.labels == 1][:, 0, 0, 0].tolist() == [30, 30, 30]
+    assert _load(tmp_path, classes=("wolf", "bear"), limit=5).counts == [2, 1, 1, 1]
+    assert _load(tmp_path, "test", classes=("wolf", "bear")).labels.tolist() == [1]
+    with pytest.raises(
+        UserError, match=r"has no class lynx, .*: restore the class under this name"
+    ):
+        _load(tmp_path, classes=("wolf", "lynx"))
+    with pytest.raises(UserError, match="names a class twice: remove one"):
+        DataConfig(classes=("wolf", "wolf"))
+
+
 def test_images_without_sub_folders_are_one_class(tmp_path):
     for name in ("b.JPEG", "a.bmp", "c.gif"):
         write_image(tmp_path / "herd" / name)

@@ -1,6 +1,6 @@
 """Save and resume on ranks under special conditions. Every rank of a job runs this:
 
-python -m mpi4py -m tests.mpi.saving CONDITION FOLDER ROUNDS
+python -m mpi4py -m tests.mpi.saving CONDITION FOLDER ROUNDS [MEMBERS]
 
 fail       the second write of rank 1 fails
 remote     ranks 1 and 2 cannot see the folder
@@ -107,7 +107,7 @@ def highest():
     return status("VmHWM")
 
 
-def main(condition, folder, rounds):
+def main(condition, folder, rounds, members=None):
     values = VALUES
     if condition == "memory":
         values = config.override(VALUES, ["networks.hidden=1024", "strategy.name=fl-gan"])
@@ -116,7 +116,8 @@ def main(condition, folder, rounds):
     torch.set_num_threads(1)
     place = Path(folder)
     if (place / "config.toml").exists() and condition != "fail":
-        remuda.resume(place, rounds=int(rounds), progress=Notes())
+        size = None if members is None else int(members)
+        remuda.resume(place, rounds=int(rounds), progress=Notes(), members=size, engine="mpi")
         return
     made = config.from_dict(config.override(values, [f"run.rounds={rounds}"]))
     remuda.run(made, place, Notes())

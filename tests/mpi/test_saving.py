@@ -8,6 +8,7 @@ from remuda import config
 from remuda.record import Record
 from tests.mpi.saving import VALUES
 from tests.mpi.starting import on_ranks, remuda
+from tests.training.test_growth import add_class
 from tests.training.test_run import assert_same_run, final_tensors
 
 
@@ -85,3 +86,19 @@ def test_no_rank_needs_memory_for_more_than_its_own_rows(tmp_path):
     assert len(growths["save"]) == 8 and len(growths["restore"]) == 4
     assert max(growths["save"]) < 0.2, growths
     assert max(growths["restore"]) < 1.8, growths
+
+
+def test_a_class_joins_on_ranks_that_cannot_see_the_folder(tiny, tmp_path, empty_pages):
+    """Ranks 1 and 2 receive the rows of the old member from rank 0, and create the new one."""
+    images = tmp_path / "images"
+    for name in ("cats", "dogs", "mice"):
+        add_class(images, name)
+    tiny["data"] = {"name": f"folder:{images}"}
+    whole = library.run(config.from_dict(config.override(tiny, ["run.members=0"])), tmp_path / "a")
+    run = shutil.copytree(whole, tmp_path / "run")
+    add_class(images, "bears")
+    library.resume(whole, rounds=6, members=4)
+    result = on_ranks(3, "tests.mpi.saving", "remote", run, 6, 4)
+    assert result.returncode == 0, result.stderr
+    assert Record.open(run).facts.classes == ["cats", "dogs", "mice", "bears"]
+    assert_same_run(whole, run)

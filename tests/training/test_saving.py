@@ -219,6 +219,6 @@ def test_the_rows_that_members_continue_with(tiny):
     lost = config.from_dict(config.override(tiny, ["run.members=3", "run.lost=[1]"]))
     after = assemble(lost)
     assert after.source_rows([0, 1, 2, 3]) == [0, 2, 3], "the others keep their rows"
-    tiny["strategy"]["name"] = "class-parallel"
+    tiny["strategy"]["name"] = "class-parallel"  # four members
     with pytest.raises(UserError, match=r"leave run\.members as it was"):
-        assemble(config.from_dict(tiny)).source_rows([0, 1, 2])
+        assemble(config.from_dict(tiny)).source_rows([0, 1, 2, 3, 4])
