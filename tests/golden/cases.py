@@ -59,6 +59,10 @@ LABELLED = (*MLP, CONDITIONAL)
 SMALL_RING = ("networks.hidden=12", "networks.num_hidden=2")
 FOUR = "run.members=4"
 WASSERSTEIN = "strategy.loss=wasserstein"
+SHARED = (
+    "strategy.shared_generator=[input, body, head]",
+    "strategy.shared_discriminator=[input, body]",
+)
 AUGMENTED = ("strategy.shift=0.25", "strategy.cutout=0.25")
 
 STANDALONE = {
@@ -96,6 +100,15 @@ CLASS_PARALLEL = {
     "wcgan": (*PLAIN, FOUR, WASSERSTEIN, "strategy.discriminator_steps=2"),
     "spectral": (*PLAIN, FOUR, WASSERSTEIN, "strategy.lipschitz=spectral", "strategy.ema=0.0"),
     "augmented": (*MLP, FOUR, *AUGMENTED, "strategy.loss=hinge"),
+    "shared": (*PLAIN, FOUR, *SHARED, "strategy.loss=hinge", "strategy.lipschitz=spectral"),
+    "averaged": (
+        *MLP,
+        FOUR,
+        *SHARED,
+        "strategy.share_every=2",
+        "strategy.families=[[0, 2]]",
+        "strategy.family_discriminator=[head]",
+    ),
 }
 CELLULAR = {
     "plain": MLP,

@@ -112,6 +112,9 @@ def main(condition, folder, rounds, members=None):
     if condition == "memory":
         values = config.override(VALUES, ["networks.hidden=1024", "strategy.name=fl-gan"])
         values = config.override(values, ["run.members=16", "run.checkpoint_every=1"])
+    if condition == "remote":  # these ranks also need the tensors that all members share
+        shared = ["strategy.name=class-parallel", "strategy.shared_generator=[body]"]
+        values = config.override(VALUES, shared)
     {"fail": fail, "remote": remote, "memory": memory}[condition]()
     torch.set_num_threads(1)
     place = Path(folder)
