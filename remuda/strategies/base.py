@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from remuda.population import derangement
 from remuda.strategies.context import Context, FeatureExtractor, Metrics, pixels
 from remuda.strategies.facts import Averaging, Mixture, TrafficPlan
 from remuda.strategies.pairs import PairTraining
+from remuda.system.text import Notify
 from remuda.tensors import random
 from remuda.tensors.trees import Tree
 
@@ -122,6 +124,16 @@ class Strategy(PairTraining, ABC):
     def needs_features(self) -> bool:
         """Whether images are compared with a network's features instead of their pixels."""
         return False
+
+    def for_classes(
+        self, names: Sequence[str], distances: Callable[[], np.ndarray], notify: Notify
+    ) -> Self:
+        """Return the settings of a run whose members train these classes.
+
+        ``distances()`` compares the features of the classes, (classes, classes). Only strategies
+        that need features receive this call.
+        """
+        return self
 
     @abstractmethod
     def num_members(self, requested: int, num_classes: int) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Pieces
+from remuda.errors import UserError
 from remuda.gan import Pair
 from remuda.gan.lipschitz import vector_names
 from remuda.gan.overrides import NO_OVERRIDES, Overrides
@@ -61,6 +62,11 @@ class Sharing(SharingSettings, ABC):
 
     def init_shared(self, context: Context, engine: Engine) -> SharedPairs:
         """Return pairs with the same weights for all members."""
+        if self.num_families:
+            raise UserError(
+                "strategy.num_families: the families are not known yet; call for_classes with the "
+                "distances between the classes, or set strategy.families"
+            )
         first, names = self.first_pair(context), self.common_names(context)
         common, _ = split(first, names)
         own = engine.create(lambda member: split(self.copy_pair(context, first, member), names)[1])
@@ -72,7 +78,7 @@ class Sharing(SharingSettings, ABC):
 
     def averaging(self, context: Context, every: int | None = None) -> Averaging | None:
         names, every = self.common_names(context), self.share_every if every is None else every
-        if self.families or not any(names):  # sums over families have other sizes
+        if self.has_families or not any(names):  # sums over families have other sizes
             return None
         common, _ = split(self.first_pair(context), names)
         if every == 0:

@@ -2,10 +2,12 @@
 
 from abc import ABC
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,9 +15,11 @@ from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan.parts import PairNames, names_in
 from remuda.networks.groups import GROUPS, tensor_groups
+from remuda.population.families import find_families
 from remuda.strategies.base import Strategy
 from remuda.strategies.context import Context
 from remuda.system.choices import suggestion
+from remuda.system.text import Notify
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,9 @@ class SharingSettings(Strategy, ABC):
     share_every: int = 1
     # Families of similar members, each a list of member ids (class-parallel: classes); [] = none.
     families: tuple[tuple[int, ...], ...] = ()
+    # Instead of families: find this many by the distances between the features of the classes, when
+    # the run starts, and record them as families; 0 = none.
+    num_families: int = 0
     # Groups of layers that only the members of a family share.
     family_generator: tuple[str, ...] = ()
     family_discriminator: tuple[str, ...] = ()
@@ -58,9 +65,15 @@ class SharingSettings(Strategy, ABC):
                 raise UserError(
                     f"strategy.families has member {member} in two families: remove it from one"
                 )
-        if bool(self.families) != bool(self.family_generator or self.family_discriminator):
+        self._check_not_negative("num_families")
+        if self.num_families and self.families:
             raise UserError(
-                "strategy.families needs strategy.family_generator or "
+                "strategy.families and strategy.num_families both choose the families: set one of "
+                "them"
+            )
+        if self.has_families != bool(self.family_generator or self.family_discriminator):
+            raise UserError(
+                "strategy.families or strategy.num_families needs strategy.family_generator or "
                 "strategy.family_discriminator, and the other way round: set both or neither"
             )
 
@@ -68,7 +81,32 @@ class SharingSettings(Strategy, ABC):
     def is_sharing(self) -> bool:
         """Whether members share anything."""
         shared = self.shared_generator, self.shared_discriminator
-        return any(shared) or bool(self.families)
+        return any(shared) or self.has_families
+
+    @property
+    def has_families(self) -> bool:
+        """Whether some members share more than all members do."""
+        return bool(self.families or self.num_families)
+
+    @property
+    def needs_features(self) -> bool:
+        return self.num_families > 0
+
+    def for_classes(
+        self, names: Sequence[str], distances: Callable[[], np.ndarray], notify: Notify
+    ) -> Self:
+        """Return the settings with families instead of their number."""
+        if not self.num_families:
+            return self
+        if self.num_families > len(names):
+            raise UserError(
+                f"strategy.num_families={self.num_families} is more than the {len(names)} members: "
+                f"use at most {len(names)}"
+            )
+        families = find_families(distances(), self.num_families)
+        named = [", ".join(names[member] for member in family) for family in families]
+        notify(f"families of similar classes: {'; '.join(named)}")
+        return replace(self, families=families, num_families=0)
 
     def check(self, context: Context) -> None:
         super().check(context)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,17 +12,15 @@ from remuda.config import EngineConfig, RunConfig
 from remuda.data import Dataset
 from remuda.data import load as load_data
 from remuda.data.batches import Batches
-from remuda.data.images import to_bytes
 from remuda.data.sources import SOURCES
 from remuda.engines import ENGINES, Communicator, Engine, Metered, SingleProcess
 from remuda.engines.mpi.spans import spans
 from remuda.engines.stacked import Compile
 from remuda.errors import UserError
-from remuda.scores.features.extractor import find_extractor
-from remuda.strategies.context import FeatureExtractor
 from remuda.system.devices import find_device, usable_cores
 from remuda.system.pytorch import loading_libraries, process_settings
 from remuda.system.text import Notify, ignore
+from remuda.training.features import class_distances, feature_extractor
 from remuda.training.herd import Herd
 from remuda.training.shares import data_rank, divide, gather_facts
 
@@ -68,7 +66,10 @@ def _assemble(
     sizes, facts = gather_facts(config, dataset, shares, hosted, communicator)
     strategy, features = config.strategy, None
     if strategy.needs_features:
-        features = _feature_extractor(config, dataset, device, communicator, notify)
+        features = feature_extractor(config, dataset, device, communicator, notify)
+        distances = partial(class_distances, dataset, size, features, communicator)
+        tell = notify if communicator.is_root else ignore
+        strategy = strategy.for_classes(dataset.classes[:size], distances, tell)
     context = strategy.prepare(
         config.networks, dataset.shape, num_classes, config.run.seed, sizes, features
     )
@@ -119,26 +120,6 @@ def pytorch_settings(
     threads = config.threads or min(torch.get_num_threads(), granted)
     is_tf32 = config.precision != "fp32" and find_device(config.device).type == "cuda"
     return process_settings(threads, config.deterministic, is_tf32=is_tf32)
-
-
-def _feature_extractor(
-    config: RunConfig,
-    dataset: Dataset,
-    device: torch.device,
-    communicator: Communicator,
-    notify: Notify,
-) -> FeatureExtractor:
-    """Return the feature extractor that the scores also use."""
-    if dataset.images.is_floating_point():
-        raise UserError(
-            f"{dataset.name} has points, which have no feature extractor: leave "
-            "strategy.mixture_by at pixels"
-        )
-    whole = replace(config.data, limit=0, partition="auto")  # the scores' classifier uses all data
-    with communicator.root_first():
-        tell = notify if communicator.is_root else ignore
-        extractor = find_extractor(whole, dataset.shape, config.scores.classifier, device, tell)
-    return lambda images: extractor(to_bytes(images)).values
 
 
 def _device(config: EngineConfig, communicator: Communicator) -> torch.device:

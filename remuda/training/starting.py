@@ -37,6 +37,7 @@ def assemble_herd(session: Session, training: Training) -> Training:
     folder, attempt, speeds, classes = communicator.all_gather(facts)[0]
     config = replace(config, data=replace(config.data, classes=tuple(classes)))
     herd = assemble(config, communicator, session.progress.note, speeds)
+    config = replace(config, strategy=herd.strategy)  # with settings that depend on the data
     return replace(
         training,
         phase=Phase.OPEN,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from remuda.cluster.launch import join
-from remuda.config import EngineConfig
+from remuda.config import EngineConfig, from_dict
 from remuda.data import Dataset, partition
 from remuda.data.batches import Batches
 from remuda.data.config import DataConfig
@@ -25,6 +25,7 @@ from remuda.networks import DCGAN, MLP, ResNet
 from remuda.record import DataFacts
 from remuda.strategies import STRATEGIES
 from remuda.tensors import trees
+from remuda.training.assemble import assemble
 
 NETWORKS = {
     "mlp": MLP(latent=6, hidden=12),
@@ -311,6 +312,22 @@ def check_large_messages(communicator):
     mpi.CHUNK = before
 
 
+def check_families(communicator):
+    """All ranks find the same families."""
+    values = {
+        "networks": {"name": "mlp", "latent": 4, "hidden": 8},
+        "strategy": {
+            "name": "class-parallel",
+            "num_families": 3,
+            "family_generator": ["head"],
+        },
+        "engine": {"name": "mpi", "device": "cpu"},
+    }
+    herd = assemble(from_dict(values), communicator)
+    found = communicator.all_gather(herd.strategy.families)
+    assert len(found[0]) == 3 and all(families == found[0] for families in found)
+
+
 def main():
     torch.set_num_threads(1)
     with join(EngineConfig(name="mpi")) as communicator:
@@ -322,6 +339,7 @@ def main():
         check_large_messages(communicator)
         check_strategies(communicator)
         check_torus(communicator)
+        check_families(communicator)
         if communicator.is_root:
             print(f"all checks passed on {communicator.num_ranks} ranks", flush=True)
 

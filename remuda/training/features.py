@@ -1,0 +1,63 @@
+"""Compare images by the features of the network that the scores also use."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from remuda.config import RunConfig
+from remuda.data import Dataset
+from remuda.data.images import to_bytes, to_unit
+from remuda.engines import Communicator
+from remuda.errors import UserError
+from remuda.scores.features.extractor import find_extractor
+from remuda.strategies.context import FeatureExtractor
+from remuda.system.text import Notify, ignore
+
+NUM_IMAGES = 200  # of each class, to compare classes
+
+
+def feature_extractor(
+    config: RunConfig,
+    dataset: Dataset,
+    device: torch.device,
+    communicator: Communicator,
+    notify: Notify,
+) -> FeatureExtractor:
+    """Return the feature extractor that the scores also use."""
+    if dataset.images.is_floating_point():
+        raise UserError(
+            f"{dataset.name} has points, which have no feature extractor: leave "
+            "strategy.mixture_by at pixels and strategy.num_families at 0"
+        )
+    whole = replace(config.data, limit=0, partition="auto")  # the scores' classifier uses all data
+    with communicator.root_first():
+        tell = notify if communicator.is_root else ignore
+        extractor = find_extractor(whole, dataset.shape, config.scores.classifier, device, tell)
+    return lambda images: extractor(to_bytes(images)).values
+
+
+def class_distances(
+    dataset: Dataset, num_classes: int, features: FeatureExtractor, communicator: Communicator
+) -> np.ndarray:
+    """Return the distances between the mean features of the first classes, (classes, classes).
+
+    Rank 0 computes them, and all ranks receive the same numbers.
+    """
+    found = _compare(dataset, num_classes, features).tolist() if communicator.is_root else None
+    return np.array(communicator.all_gather(found)[0])
+
+
+def _compare(dataset: Dataset, num_classes: int, features: FeatureExtractor) -> torch.Tensor:
+    means = []
+    for label in range(num_classes):
+        rows = (dataset.labels == label).nonzero()[:NUM_IMAGES, 0]
+        if not len(rows):
+            raise UserError(
+                f"rank 0 has no images of class {dataset.classes[label]} to compare it with other "
+                "classes: list the families in strategy.families instead of strategy.num_families"
+            )
+        means.append(features(to_unit(dataset.images[rows])).double().mean(0).cpu())
+    points = torch.stack(means)
+    # Without matrix products, which would round small distances.
+    return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")

@@ -1,0 +1,76 @@
+"""Families of similar classes that a run finds when it starts."""
+
+import pytest
+import torch
+
+import remuda
+from remuda.data.datasets import Dataset
+from remuda.engines import SingleProcess
+from remuda.errors import UserError
+from remuda.record import Record
+from remuda.training.features import class_distances
+from remuda.training.progress import Progress
+from tests.training.test_run import make
+
+pytestmark = pytest.mark.usefixtures("empty_pages")
+FOUND = {"num_families": 2, "family_generator": ["head"], "shared_generator": ["body"]}
+
+
+class Notes(Progress):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def test_distances_compare_the_mean_features_of_classes():
+    labels = torch.tensor([0, 1, 1, 2])
+    images = torch.tensor([0, 0, 204, 255], dtype=torch.uint8)[:, None, None, None]
+    data = Dataset("toy", images.expand(-1, 1, 8, 8), labels, ("a", "b", "c"))
+
+    def features(images):  # the means are (0, 0), (1.2, 1.6) and (3, 4)
+        grey = (images[:, 0, 0, :1] + 1) / 2
+        return torch.cat([3 * grey, 4 * grey], 1)
+
+    found = class_distances(data, 3, features, SingleProcess())
+    assert found == pytest.approx(torch.tensor([[0, 2, 5], [2, 0, 3], [5, 3, 0]]).numpy(), abs=1e-2)
+    with pytest.raises(UserError, match="no images of class d to compare"):
+        class_distances(Dataset("toy", images, labels, (*"abcd",)), 4, features, SingleProcess())
+
+
+def test_a_run_records_the_families_that_it_finds(tiny, tmp_path):
+    tiny["strategy"] |= FOUND
+    notes = Notes()
+    folder = remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run", notes)
+    strategy = Record.open(folder).config.strategy
+    assert strategy.num_families == 0 and len(strategy.families) == 2
+    assert sorted(member for family in strategy.families for member in family) == [0, 1, 2, 3]
+    (said,) = [text for text in notes.notes if text.startswith("families of similar classes: ")]
+    assert said.count(";") == 1
+    remuda.resume(folder, rounds=2, progress=(again := Notes()))
+    assert Record.open(folder).config.strategy == strategy and not again.notes
+    assert remuda.load(folder).sample(2, "3").shape == (2, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"num_families": 5}, "more than the 4 members: use at most 4"),
+        ({"num_families": -1}, "at least 0"),
+        ({"families": [[0, 1]]}, "both choose the families: set one of them"),
+        ({"family_generator": []}, "set both or neither"),
+    ],
+)
+def test_wrong_settings_are_refused(tiny, tmp_path, settings, words):
+    tiny["strategy"] |= FOUND | settings
+    with pytest.raises(UserError, match=words):
+        remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_points_have_no_features(tiny, tmp_path):
+    tiny["strategy"] |= FOUND
+    tiny["data"]["name"] = "ring"
+    with pytest.raises(UserError, match=r"leave .*strategy\.num_families at 0"):
+        remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run")
