@@ -194,7 +194,11 @@ def test_the_figure_and_the_file(tiny, tmp_path, weak):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     scaling.write(tmp_path / "a.json")
     values = json.loads((tmp_path / "a.json").read_text())
-    assert values["kind"] == scaling.kind and values["link"] == {"latency": 1e-3, "bandwidth": 1e6}
+    assert values["kind"] == scaling.kind and values["link"] == {
+        "latency": 1e-3,
+        "bandwidth": 1e6,
+        "adding": 0.0,
+    }
     assert [each["median"] for each in values["measured"]] == [6.0, two_ranks.median]
     assert values["predicted"][0]["seconds"] == 6.0
     assert values["predicted"][-1]["ranks"] == (1000 if weak else 4)
@@ -262,6 +266,15 @@ def test_a_prediction_by_hand():
         }
     )
     assert found.seconds == pytest.approx(7.0 + sum(found.messages.values()))
+
+
+def test_sums_may_be_slower_than_other_messages():
+    swap, link = torch.tensor([[1], [2], [3], [4], [0]]), Link(0.0, bandwidth=1000.0, adding=200.0)
+    messages = predict(COSTS, link, 5, swap).messages
+    assert messages["mean"] == pytest.approx(2 * 4 / 5 * 30 / 200)
+    assert messages["take"] == pytest.approx(20 / 1000)
+    slow = replace(link, bandwidth=10.0)
+    assert predict(COSTS, slow, 5, swap).messages["mean"] == pytest.approx(2 * 4 / 5 * 30 / 10)
 
 
 def test_members_that_average_more_or_less_by_hand():
@@ -376,7 +389,7 @@ def test_another_link_adds_predictions_for_the_measured_ranks(tiny, tmp_path):
     assert "0.0 µs per message and 0.0 MB/s between ranks" in " ".join(scaling.notes())
     scaling.write(tmp_path / "a.json")
     values = json.loads((tmp_path / "a.json").read_text())
-    assert values["other_link"] == {"latency": 0.0, "bandwidth": 1e3}
+    assert values["other_link"] == {"latency": 0.0, "bandwidth": 1e3, "adding": 0.0}
     assert values["predicted"][-1]["seconds"] == pytest.approx(7.994)
     # Without a run on three ranks, the prediction uses the work of one rank.
     only = replace(scaling, measured=[one_rank])
@@ -419,6 +432,7 @@ def test_an_experiment_on_one_and_two_ranks(tiny, tmp_path, capsys, monkeypatch)
     found = [(each["ranks"], each["members"], len(each["seconds"])) for each in values["measured"]]
     assert found == [(1, 3, 2), (2, 3, 2)]
     assert 0 < values["link"]["latency"] < 1 and values["link"]["bandwidth"] > 1e6
+    assert 1e5 < values["link"]["adding"] < 1e12
     assert values["load_before"] is not None
     for line in Reader.open(tmp_path / "out" / "2-ranks-1").rounds():
         assert line["calls"] == {"map": 2} and 0 < line["verbs"]["map"] < line["seconds"]

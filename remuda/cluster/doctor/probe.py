@@ -26,7 +26,8 @@ from remuda.system.devices import usable_cores
 from remuda.system.version import __version__
 
 SMALL, LARGE = 8, 16_000_000  # bytes of a message
-NUM_SUMMED = 625_000  # float64 numbers, 5 MB
+NUM_SUMMED = 625_000  # float64 numbers
+SUMMED_BYTES = 8 * NUM_SUMMED  # 5 MB
 NUM_SMALL, NUM_LARGE = 200, 10  # repetitions; the result is their median
 SLOW = 0.2  # seconds; if a large message takes longer, it is sent less often
 BUDGET = 90.0  # seconds after which no more pairs are measured

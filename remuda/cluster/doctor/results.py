@@ -60,7 +60,7 @@ def ranks(answer: dict[str, Any]) -> Iterator[Finding]:
     yield from _differences(facts)
     yield from links(answer["links"])
     if "sum" in answer:
-        size = 8 * probe.NUM_SUMMED / 1e6
+        size = probe.SUMMED_BYTES / 1e6
         text = f"{1e3 * answer['sum']:.1f} ms for {size:.0f} MB over {len(facts)} ranks"
         yield Finding(OK, "allreduce", text)
 

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -49,6 +50,8 @@ def scale(
     cases = plan.cases(config, ranks, weak, rounds, len(dataset.classes))
     measured, load = measure(cases, repeats, out, notify)
     found = measure_link(max(2, ranks[-1]))
+    if other_link:
+        other_link = replace(other_link, adding=found.adding)
     own, others = averagings_of(config, dataset)
     scaling = Scaling(name, weak, config, measured, found, load, other_link, own, others)
     scaling.write(out / "scaling.json")
@@ -70,6 +73,10 @@ def averagings_of(
 
 def measure_link(ranks: int) -> Link:
     """Start this many ranks as a run does, and return the slowest measured link between them."""
-    found = doctor.trial(ranks)["links"]
-    latency, exchange = (max(link[name] for link in found) for name in ("latency", "exchange"))
-    return Link(latency, probe.LARGE / exchange)
+    answer = doctor.trial(ranks)
+    latency, exchange = (
+        max(link[name] for link in answer["links"]) for name in ("latency", "exchange")
+    )
+    # A sum sends all numbers except a rank's own share, and the sums back.
+    added = 2 * (ranks - 1) / ranks * probe.SUMMED_BYTES
+    return Link(latency, probe.LARGE / exchange, added / answer["sum"])

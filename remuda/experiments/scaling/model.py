@@ -6,6 +6,7 @@
 n(R) is the number of members on the busiest rank. ``member`` and ``server`` come from the run on
 one rank. ``server`` is the time of the verbs scatter and gather. Messages and bytes are counted at
 the busiest rank, which handles them one after the other. docs/scaling.md lists them for each verb.
+If ranks add up numbers more slowly than they exchange them, the bytes of mean have that speed.
 """
 
 import math
@@ -35,6 +36,13 @@ class Link:
 
     latency: float  # seconds of a small message
     bandwidth: float  # bytes per second in each direction, with both in use
+    # Bytes per second of numbers that are added up over all ranks; 0: as fast as other messages.
+    adding: float = 0.0
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The bytes per second of the verbs that differ from the bandwidth."""
+        return {"mean": min(self.bandwidth, self.adding or self.bandwidth)}
 
     @classmethod
     def read(cls, text: str) -> "Link":
@@ -143,7 +151,7 @@ def time_messages(costs: Costs, link: Link, ranks: int, table: Tensor) -> dict[s
     }
     messages = {
         verb: costs.calls[verb] * number * link.latency
-        + amount * costs.row_bytes[verb] / link.bandwidth
+        + amount * costs.row_bytes[verb] / link.rates.get(verb, link.bandwidth)
         for verb, (number, amount) in loads.items()
         if costs.calls.get(verb)
     }

@@ -164,6 +164,11 @@ class Scaling:
             "The verbs are timed on rank 0, including waiting.",
             f"Between ranks: {latency:.1f} µs per message, {rate:,.0f} MB/s.",
         ]
+        if self.link.adding and "mean" in self.verbs():
+            texts.append(
+                f"Ranks add up numbers at {self.link.adding / 1e6:,.0f} MB/s, over any links that "
+                "are faster."
+            )
         if other := self.other_link:
             texts.append(
                 f"The predictions assume {1e6 * other.latency:.1f} µs per message and "
