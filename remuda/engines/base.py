@@ -120,18 +120,25 @@ class Pieces(NamedTuple):
     last: Callable[..., tuple[Tree, dict[str, Tensor]]]
 
 
-def normalised(weights: Tensor) -> Tensor:
-    """Return weights, or every row of weights, with the sum 1 in double precision."""
+def factors(weights: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return factors for the terms of a sum, and the divisor that makes the sum a mean.
+
+    In double precision, the factors have the sum 1. In single precision, the largest factor is 1:
+    then the mean of equal numbers is that number, and repeated averages do not drift.
+    """
     weights = weights.double()
-    return weights / weights.sum(-1, keepdim=True)
-
-
-def weighted_sum(leaf: Tensor, share: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the sum of the rows of a leaf with these weights (n,), in this type."""
     if dtype == torch.float64:
-        return torch.einsum("n,n...->...", share, leaf.double())
+        return weights / weights.sum(-1, keepdim=True), torch.ones_like(weights[..., 0])
+    relative = weights / weights.amax(-1, keepdim=True)
+    return relative, relative.sum(-1)
+
+
+def weighted_sum(leaf: Tensor, factors: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the sum of the rows of a leaf with these factors (n,), in this type."""
+    if dtype == torch.float64:
+        return torch.einsum("n,n...->...", factors, leaf.double())
     # Under autocast, einsum would compute in half precision.
-    return (share.to(dtype).reshape(-1, *[1] * (leaf.ndim - 1)) * leaf.to(dtype)).sum(0)
+    return (factors.to(dtype).reshape(-1, *[1] * (leaf.ndim - 1)) * leaf.to(dtype)).sum(0)
 
 
 @dataclass(frozen=True)

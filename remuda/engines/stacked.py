@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from remuda.engines.base import Engine, Pieces, Scan, Step, normalised, weighted_sum
+from remuda.engines.base import Engine, Pieces, Scan, Step, factors, weighted_sum
 from remuda.engines.communicator import Communicator
 from remuda.engines.programs import Program, Signature, signature
 from remuda.engines.upgrades import Upgrade
@@ -209,14 +209,16 @@ class Stacked(Engine):
         return trees.map(lambda leaf: leaf[source], rows)
 
     def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
-        share = normalised(weights).to(self.device)
+        terms, divisor = factors(weights.to(self.device), dtype)
 
         def average(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.clone()
-            if share.ndim == 2:
-                return torch.einsum("mn,n...->m...", share, leaf.double()).to(leaf.dtype)
-            mean = weighted_sum(leaf, share, dtype)
+            if terms.ndim == 2:
+                means = [weighted_sum(leaf, row, dtype) for row in terms]
+                mean = torch.stack(means) / divisor.reshape(-1, *[1] * (leaf.ndim - 1)).to(dtype)
+                return mean.to(leaf.dtype)
+            mean = weighted_sum(leaf, terms, dtype) / divisor.to(dtype)
             return mean.to(leaf.dtype).expand_as(leaf).clone()
 
         return trees.map(average, rows)

@@ -83,8 +83,8 @@ class Sharing(SharingSettings, ABC):
         common, _ = split(self.first_pair(context), names)
         if every == 0:
             return Averaging(0, 0)
-        if every > 1:  # all tensors, in double precision
-            return Averaging(1 / every, 8 * _size(common) / every)
+        if every > 1:  # all tensors
+            return Averaging(1 / every, 4 * _size(common) / every)
         generator, discriminator, _ = common
         buffers = _size(generator.buffers) + _size(discriminator.buffers)
         numbers = self.discriminator_steps * (_size(discriminator.params) + buffers)
@@ -225,10 +225,10 @@ class Sharing(SharingSettings, ABC):
             pairs, found = self.train_steps(context, engine, pairs, part)
             losses.append(found)
             common, own = split(pairs, names)
-            common = engine.mean(common, everyone)
+            common = engine.mean(common, everyone, torch.float32)
             if self.families:
                 related, own = split(own, self.family_names(context))
-                own = merge(engine.mean(related, self.kinship(engine)), own)
+                own = merge(engine.mean(related, self.kinship(engine), torch.float32), own)
             pairs = merge(common, own)
         common, own = split(pairs, names)
         metrics = trees.map(lambda *parts: torch.cat(parts, 1).mean(1), *losses)

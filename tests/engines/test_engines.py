@@ -52,6 +52,24 @@ def test_mean_weights_numbers_and_keeps_counters(engine):
     assert mean["count"].tolist() == [7, 8, 9]
 
 
+def test_each_member_can_have_its_own_weights(engine):
+    weights = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 3.0]])
+    for dtype in (torch.float32, torch.float64):
+        mean = engine.mean(ROWS, weights, dtype)
+        assert torch.allclose(mean["w"], torch.tensor([[2.5, 25.0], [2.0, 20.0], [3.25, 32.5]]))
+        assert mean["count"].tolist() == [7, 8, 9]
+
+
+@pytest.mark.parametrize("size", [3, 7, 10])
+def test_averages_in_single_precision_do_not_drift(size):
+    numbers = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    rows = numbers.expand(size, -1)
+    for _ in range(5):
+        rows = Stacked(size).mean(rows, torch.ones(size), torch.float32)
+    ratios = rows[0].double() / numbers.double()
+    assert abs(ratios - 1).max() < 2e-6 and abs(ratios.mean() - 1) < 2e-8
+
+
 def test_scatter_sends_rows_and_gather_collects_them(engine):
     rows = engine.scatter(lambda server: {"x": server * torch.arange(3.0)}, torch.tensor(2.0))
     assert rows["x"].tolist() == [0, 2, 4]

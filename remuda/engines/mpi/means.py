@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from remuda.engines.base import normalised, weighted_sum
+from remuda.engines.base import factors, weighted_sum
 
 PART = 1 << 20  # numbers in one message, unless a single leaf has more
 
@@ -19,10 +19,10 @@ def average(
 
     ``leaves`` are floating-point rows of these members, ``weights`` those of ``Engine.mean``.
     """
-    table = normalised(weights).cpu()
-    kinds, kind = table[None], torch.zeros(len(table), dtype=torch.int64)
-    if table.ndim == 2:  # members with equal weights receive the same mean
-        kinds, kind = torch.unique(table, dim=0, return_inverse=True)
+    table, kind = weights.cpu()[None], torch.zeros(len(weights), dtype=torch.int64)
+    if weights.ndim == 2:  # members with equal weights receive the same mean
+        table, kind = torch.unique(weights.cpu(), dim=0, return_inverse=True)
+    kinds, divisors = factors(table, dtype)
     mine = kind[span.start : span.stop].tolist()
     made: list[tuple[Sequence[Tensor], Tensor]] = []
 
@@ -37,7 +37,8 @@ def average(
     means: list[Tensor] = []
     for part, numbers in made:
         sizes = [leaf[0].numel() for leaf in part]
-        by_kind = numbers.to(part[0].device).unflatten(0, (len(kinds), -1))
+        by_kind = numbers.unflatten(0, (len(kinds), -1)) / divisors[:, None].to(dtype)
+        by_kind = by_kind.to(part[0].device)
         for leaf, column in zip(part, by_kind.split(sizes, 1), strict=True):
             means.append(column[mine].to(leaf.dtype).view(leaf.shape))
     return means, sum(numbers.numel() * numbers.element_size() for _, numbers in made)
