@@ -37,7 +37,9 @@ def assemble_herd(session: Session, training: Training) -> Training:
     folder, attempt, speeds, classes = communicator.all_gather(facts)[0]
     config = replace(config, data=replace(config.data, classes=tuple(classes)))
     herd = assemble(config, communicator, session.progress.note, speeds)
-    config = replace(config, strategy=herd.strategy)  # with settings that depend on the data
+    # Record settings that depend on the data: the order of all classes, and families.
+    data = replace(config.data, classes=tuple(herd.facts.classes) if classes else ())
+    config = replace(config, data=data, strategy=herd.strategy)
     return replace(
         training,
         phase=Phase.OPEN,

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -272,6 +273,14 @@ def test_a_cellular_run_keeps_its_members(run):
     cells = ["strategy.name=cellular", "strategy.height=1", "strategy.width=2"]
     said = refused(run(*cells, "run.members=0"), "--ranks", 1)
     assert "no members can join" in said and "cellular with these settings" in said
+
+
+def test_members_may_join_for_classes_that_have_none(run):
+    folder = run("strategy.name=class-parallel")
+    Record(folder).replace_facts(replace(FACTS, classes=["a", "b", "c"], counts=[9, 9, 9]))
+    plan = latecomers.make_plan(folder, [], 1, None)
+    latecomers.check_strategy(plan)
+    assert plan.members == 3
 
 
 def test_only_running_runs_can_be_joined(run):

@@ -53,6 +53,7 @@ def test_a_new_class_joins_and_the_others_keep_their_numbers(run, tmp_path):
     record = Record.open(folder)
     assert record.facts.classes == ["cats", "mice", "bears"]
     assert record.config.run.members == 3
+    assert record.config.data.classes == ("cats", "mice", "bears")
     grown = final_tensors(folder)
     for name, rows in final_tensors(alone).items():
         assert torch.equal(grown[name][:2], rows), "the others train as if nobody had joined"
