@@ -209,15 +209,15 @@ class Stacked(Engine):
         return trees.map(lambda leaf: leaf[source], rows)
 
     def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
+        if weights.ndim == 2:  # a product of matrices; in single precision, autocast would round it
+            dtype = torch.float64
         terms, divisor = factors(weights.to(self.device), dtype)
 
         def average(leaf: Tensor) -> Tensor:
             if not leaf.is_floating_point():
                 return leaf.clone()
             if terms.ndim == 2:
-                means = [weighted_sum(leaf, row, dtype) for row in terms]
-                mean = torch.stack(means) / divisor.reshape(-1, *[1] * (leaf.ndim - 1)).to(dtype)
-                return mean.to(leaf.dtype)
+                return torch.einsum("mn,n...->m...", terms, leaf.double()).to(leaf.dtype)
             mean = weighted_sum(leaf, terms, dtype) / divisor.to(dtype)
             return mean.to(leaf.dtype).expand_as(leaf).clone()
 

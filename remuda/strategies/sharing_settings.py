@@ -154,7 +154,11 @@ class SharingSettings(Strategy, ABC):
 
     def kinship(self, engine: Engine) -> Tensor:
         """Return a matrix (size, size) of weights: 1 for members of the same family, else 0."""
-        first = torch.tensor(self.relatives(engine.size), device=engine.device)
+        # Made from plain numbers, because a CUDA graph cannot copy a list from the host.
+        members = torch.arange(engine.size, device=engine.device)
+        first = members
+        for member, other in enumerate(self.relatives(engine.size)):
+            first = torch.where(members == member, other, first)
         return (first[:, None] == first).double()
 
 

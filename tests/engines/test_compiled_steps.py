@@ -27,6 +27,7 @@ if DEVICE == "cuda":
         "sagan": dict(width=64, discriminator_width=64, attention_size=16),
     }
 SHARED = dict(shared_generator=("input", "body"), shared_discriminator=("input", "body"))
+FAMILIES = dict(families=((0, 1),), family_discriminator=("head",))
 AUGMENTATION = dict(shift=0.125, cutout=0.5, colour=1.0)
 
 
@@ -43,7 +44,7 @@ AUGMENTATION = dict(shift=0.125, cutout=0.5, colour=1.0)
         ("resnet", dict(loss="hinge", r1=0.5)),
         ("sagan", dict(loss="hinge", lipschitz="spectral-both")),
         ("resnet", dict(loss="hinge", lipschitz="spectral", discriminator_steps=2, **SHARED)),
-        ("r3gan", dict(loss="relativistic", r1=0.5, **SHARED)),
+        ("r3gan", dict(loss="relativistic", r1=0.5, **SHARED, **FAMILIES)),
     ],
     ids=lambda case: case if isinstance(case, str) else "-".join(map(str, case.values())),
 )

@@ -148,6 +148,12 @@ def test_families_share_more(every):
     assert not torch.allclose(bodies[0], bodies[2])
 
 
+def test_kinship_is_one_within_a_family():
+    strategy, _ = make(families=((0, 2),), family_generator=("head",))
+    expected = [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    assert strategy.kinship(Stacked(MEMBERS)).tolist() == expected
+
+
 def test_running_statistics_of_shared_norms_are_averaged():
     networks = DCGAN(latent=4, width=8)
     strategy, context = make(networks, shared_generator=("normalisation",))
