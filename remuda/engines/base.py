@@ -48,7 +48,8 @@ class Engine(ABC):
 
         Each member keeps its other leaves, such as counters and random streams. The weights have
         the shape (size,) and may have any positive sum. If they have the shape (size, size), member
-        i receives the mean with the weights in row i. Sums have the type ``dtype``.
+        i receives the mean with the weights in row i. Sums have the type ``dtype``, or a more
+        precise one.
         """
 
     @abstractmethod

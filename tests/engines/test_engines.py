@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from remuda.engines import Metered, Scan, Stacked
 from remuda.tensors import trees
@@ -58,6 +59,24 @@ def test_each_member_can_have_its_own_weights(engine):
         mean = engine.mean(ROWS, weights, dtype)
         assert torch.allclose(mean["w"], torch.tensor([[2.5, 25.0], [2.0, 20.0], [3.25, 32.5]]))
         assert mean["count"].tolist() == [7, 8, 9]
+
+
+def test_the_number_of_operations_does_not_grow_with_the_members():
+    """A compiler would need hours for a program that averages each of 1,000 members separately."""
+
+    class Count(TorchFunctionMode):
+        calls = 0
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    def num_calls(size):
+        with Count() as count:
+            Stacked(size).mean(torch.ones(size, 2), torch.eye(size), torch.float32)
+        return count.calls
+
+    assert num_calls(3) == num_calls(30)
 
 
 @pytest.mark.parametrize("size", [3, 7, 10])
