@@ -68,9 +68,14 @@ class Sharing(SharingSettings, ABC):
                 "distances between the classes, or set strategy.families"
             )
         first, names = self.first_pair(context), self.common_names(context)
-        common, _ = split(first, names)
-        own = engine.create(lambda member: split(self.copy_pair(context, first, member), names)[1])
-        return SharedPairs(trees.to(common, engine.device), own)
+        common, rest = split(first, names)
+        related, _ = split(rest, self.family_names(context))
+
+        def create(member: int) -> Pair:
+            _, own = split(self.copy_pair(context, first, member), names)
+            return merge(own, related)  # including the buffers that a family shares
+
+        return SharedPairs(trees.to(common, engine.device), engine.create(create))
 
     def whole_pairs(self, engine: Engine, state: SharedPairs) -> Pair:
         """Return the whole pair of every member; rows of shared tensors are views."""

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
@@ -152,6 +153,33 @@ def test_kinship_is_one_within_a_family():
     strategy, _ = make(families=((0, 2),), family_generator=("head",))
     expected = [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     assert strategy.kinship(Stacked(MEMBERS)).tolist() == expected
+
+
+def test_families_start_with_the_same_singular_vectors():
+    """The signs of such vectors are arbitrary, so the mean of different ones could be 0."""
+    strategy, context = make(
+        families=((0, 2),), family_discriminator=("body",), lipschitz="spectral"
+    )
+    buffers = strategy.init(context, Stacked(MEMBERS)).own.discriminator.buffers
+    shared, own = (buffers[f"left_layers_{i}_weight"] for i in (2, 0))
+    assert torch.equal(shared[0], shared[2]) and not torch.equal(own[0], own[2])
+
+
+def test_a_step_that_a_gpu_replays_copies_nothing_from_the_host():
+    """CUDA refuses such copies while it captures a step."""
+
+    class Refuse(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            assert func not in (torch.tensor, torch.as_tensor, torch.from_numpy), func
+            return func(*args, **(kwargs or {}))
+
+    class Captured(Stacked):
+        def loop(self, *arguments, **settings):
+            with Refuse():
+                return super().loop(*arguments, **settings)
+
+    strategy, context = make(families=((0, 2),), family_discriminator=("head",))
+    train(strategy, context, Captured(MEMBERS, layout="vmap"), rounds=1)
 
 
 def test_running_statistics_of_shared_norms_are_averaged():
