@@ -40,7 +40,9 @@ class ClassParallel(Sharing):
                 f"class-parallel trains one member per class: use at most {num_classes}, or data "
                 "with more classes"
             )
-        return requested or num_classes
+        size = requested or num_classes
+        self.relatives(size)  # raises if a family has an unknown member
+        return size
 
     def num_labels(self, gan: GAN, num_members: int) -> int:
         return num_members

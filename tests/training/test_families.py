@@ -60,6 +60,7 @@ def test_a_run_records_the_families_that_it_finds(tiny, tmp_path):
         ({"num_families": -1}, "at least 0"),
         ({"families": [[0, 1]]}, "both choose the families: set one of them"),
         ({"family_generator": []}, "set both or neither"),
+        ({"num_families": 0, "families": [[0, 4]]}, "member 4, but this run has members 0 to 3"),
     ],
 )
 def test_wrong_settings_are_refused(tiny, tmp_path, settings, words):
