@@ -25,7 +25,10 @@ class Lines(Progress):
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
         self.rounds = rounds
         if reached >= rounds:
-            self.note(f"{folder} has reached its last round, {reached}: nothing is left to train")
+            self.note(
+                f"{folder} has reached its last round, {reached}: nothing is left to train; to "
+                "train longer, use remuda resume with a larger --rounds"
+            )
         else:
             members = count(num_members, "member")
             self.note(f"training {members} from round {reached + 1} to {rounds} in {folder}")

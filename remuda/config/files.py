@@ -40,6 +40,7 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
         if not isinstance(name, str) or name not in classes:
             hint = suggestion(str(name), classes)
             raise UserError(f"{section}.name={name!r} is unknown: {hint}")
+        _check_owners(section, name, table)
         parts[section] = structure(section, classes[name], table, has_name=True)
     parts["strategy"] = parts["strategy"].for_rounds(parts["run"].rounds)
     about, paper = values.get("about", ""), values.get("paper", {})
@@ -116,6 +117,20 @@ def _value(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         words = re.fullmatch(r"\[\s*([\w.-]+(?:\s*,\s*[\w.-]+)*)\s*\]", text)
         return re.split(r"\s*,\s*", words[1]) if words else text
+
+
+def _check_owners(section: str, name: str, table: dict[str, Any]) -> None:
+    """Raise if a setting exists, but only for other names of this section."""
+    owners: dict[str, list[str]] = {}
+    unknown = set(table) - {f.name for f in fields(NAMED[section][name])}
+    for other, cls in NAMED[section].items() if unknown else ():
+        for key in unknown & {f.name for f in fields(cls)}:
+            owners.setdefault(key, []).append(other)
+    for key, others in sorted(owners.items()):
+        raise UserError(
+            f"{section}.{key} does not exist for {section}.name={name}: remove it, or set "
+            f"{section}.name to {' or '.join(others)}"
+        )
 
 
 def _name_of(section: str, part: object) -> str:

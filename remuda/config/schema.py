@@ -93,10 +93,21 @@ def _switch_or_word(value: Any, wanted: Any) -> Any:
 def _several(value: Any, wanted: Any) -> Any:
     parts = get_args(wanted)
     count = "" if Ellipsis in parts else f"{len(parts)} "
-    if not isinstance(value, list | tuple) or (count and len(value) != len(parts)):
-        items = "texts" if parts[0] is str else "numbers"
-        raise ValueError(f"expected {count}{items} in brackets, not {value!r}")
+    is_list = isinstance(value, list | tuple)
+    if is_list and _is_several(parts[0]):
+        is_list = all(isinstance(item, list | tuple) for item in value)
+    if not is_list or (count and len(value) != len(parts)):
+        raise ValueError(f"expected {count}{_items(parts[0])}, not {value!r}")
     return tuple(_converter.structure(item, parts[0]) for item in value)
+
+
+def _items(kind: Any) -> str:
+    """Describe the items of a list."""
+    if kind is str:
+        return 'words in brackets, such as ["a", "b"]'
+    if _is_several(kind):
+        return "lists of numbers, such as [[0, 1], [2, 3]]"
+    return "numbers in brackets"
 
 
 def _is_literal(wanted: Any) -> bool:

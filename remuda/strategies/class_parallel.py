@@ -77,7 +77,8 @@ class ClassParallel(Sharing):
         if size < old_size:
             raise UserError(
                 f"this run cannot continue with {size} of its {old_size} members, because each of "
-                "them trains its own class: leave run.members as it was"
+                "them trains its own class: leave run.members as it was, and resume the run without "
+                "--members"
             )
         if not self.is_sharing:
             return [row if row < old_size else None for row in range(size)]

@@ -58,7 +58,7 @@ class SharingSettings(Strategy, ABC):
         if self.share_every > 1 and not self.is_sharing:
             raise UserError(
                 "strategy.share_every has no effect, because the members share nothing: set "
-                "strategy.shared_generator, for instance to [body], or leave it at 1"
+                "strategy.shared_generator, for instance to [body], or leave share_every at 1"
             )
         for member, count in Counter(chain.from_iterable(self.families)).items():
             if count > 1:
@@ -71,10 +71,16 @@ class SharingSettings(Strategy, ABC):
                 "strategy.families and strategy.num_families both choose the families: set one of "
                 "them"
             )
-        if self.has_families != bool(self.family_generator or self.family_discriminator):
+        has_groups = bool(self.family_generator or self.family_discriminator)
+        if self.has_families and not has_groups:
             raise UserError(
-                "strategy.families or strategy.num_families needs strategy.family_generator or "
-                "strategy.family_discriminator, and the other way round: set both or neither"
+                "the families share no layers: set strategy.family_generator, for instance to "
+                "[head], or strategy.family_discriminator"
+            )
+        if has_groups and not self.has_families:
+            raise UserError(
+                "strategy.family_generator and strategy.family_discriminator need families: set "
+                "strategy.num_families, for instance to 2, or strategy.families"
             )
 
     @property
@@ -147,7 +153,7 @@ class SharingSettings(Strategy, ABC):
                 if not 0 <= member < size:
                     raise UserError(
                         f"strategy.families names member {member}, but this run has members 0 to "
-                        f"{size - 1}: remove it, or change run.members"
+                        f"{size - 1}: remove {member} from strategy.families"
                     )
                 first[member] = min(family)
         return first

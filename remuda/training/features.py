@@ -28,7 +28,8 @@ def feature_extractor(
     if dataset.images.is_floating_point():
         raise UserError(
             f"{dataset.name} has points, which have no feature extractor: leave "
-            "strategy.mixture_by at pixels and strategy.num_families at 0"
+            "strategy.mixture_by at pixels, and list strategy.families instead of setting "
+            "strategy.num_families"
         )
     whole = replace(config.data, limit=0, partition="auto")  # the scores' classifier uses all data
     with communicator.root_first():

@@ -76,6 +76,14 @@ BAD = {
     "unknown key in [strategy]: strategy.batchsize; did you mean batch_size?": {
         "strategy": {"batchsize": 3}
     },
+    "strategy.share_every does not exist for strategy.name=standalone: remove it, or set "
+    "strategy.name to class-parallel": {"strategy": {"share_every": 2}},
+    'strategy.shared_generator: expected words in brackets, such as ["a", "b"], not \'body\'': {
+        "strategy": {"name": "class-parallel", "shared_generator": "body"}
+    },
+    "strategy.families: expected lists of numbers, such as [[0, 1], [2, 3]], not [0, 1]": {
+        "strategy": {"name": "class-parallel", "families": [0, 1]}
+    },
     "unknown section: strategi; did you mean strategy?": {"strategi": {}},
     "strategy.name='class-paralel' is unknown: did you mean class-parallel?": {
         "strategy": {"name": "class-paralel"}

@@ -212,8 +212,9 @@ def test_a_state_that_is_not_shared_stays_a_pair():
         (dict(shared_generator=("xyz",)), "known are input, body, normalisation, head"),
         (dict(share_every=0), "must be at least 1"),
         (dict(share_every=2), "share nothing"),
-        (dict(families=((0, 1),)), "set both or neither"),
-        (dict(family_generator=("head",)), "set both or neither"),
+        (dict(families=((0, 1),)), "share no layers"),
+        (dict(num_families=2), "share no layers"),
+        (dict(family_generator=("head",)), "need families"),
         (
             dict(shared_generator=("body",), families=((0, 1),), family_generator=("body",)),
             "both contain body",
@@ -232,5 +233,8 @@ def test_wrong_settings_are_refused(settings, words):
 
 def test_a_family_with_an_unknown_member_is_refused():
     strategy, context = make(families=((0, 7),), family_generator=("head",))
+    with pytest.raises(UserError, match="remove 7 from"):
+        strategy.num_members(3, 10)
+    assert strategy.num_members(0, 8) == 8
     with pytest.raises(UserError, match="member 7"):
         train(strategy, context)
