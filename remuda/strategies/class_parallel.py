@@ -77,7 +77,7 @@ class ClassParallel(Sharing):
         if size < old_size:
             raise UserError(
                 f"this run cannot continue with {size} of its {old_size} members, because each of "
-                "them trains its own class: leave run.members as it was, and resume the run without "
+                "them trains its own class: leave run.members as it was, and resume without "
                 "--members"
             )
         if not self.is_sharing:

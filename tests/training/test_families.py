@@ -59,7 +59,7 @@ def test_a_run_records_the_families_that_it_finds(tiny, tmp_path):
         ({"num_families": 5}, "more than the 4 members: use at most 4"),
         ({"num_families": -1}, "at least 0"),
         ({"families": [[0, 1]]}, "both choose the families: set one of them"),
-        ({"family_generator": []}, "set both or neither"),
+        ({"family_generator": []}, "share no layers"),
         ({"num_families": 0, "families": [[0, 4]]}, "member 4, but this run has members 0 to 3"),
     ],
 )
@@ -73,5 +73,5 @@ def test_wrong_settings_are_refused(tiny, tmp_path, settings, words):
 def test_points_have_no_features(tiny, tmp_path):
     tiny["strategy"] |= FOUND
     tiny["data"]["name"] = "ring"
-    with pytest.raises(UserError, match=r"leave .*strategy\.num_families at 0"):
+    with pytest.raises(UserError, match=r"list strategy\.families instead"):
         remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run")

@@ -166,8 +166,8 @@ class Scaling:
         ]
         if self.link.adding and "mean" in self.verbs():
             texts.append(
-                f"Ranks add up numbers at {self.link.adding / 1e6:,.0f} MB/s, over any links that "
-                "are faster."
+                f"Ranks add up numbers at {self.link.adding / 1e6:,.0f} MB/s at most, even over "
+                "faster links."
             )
         if other := self.other_link:
             texts.append(
