@@ -105,6 +105,7 @@ def make_plan(folder: Path, new_hosts: Sequence[Host], num_new: int, members: in
         root=Host(now.ranks[0]["host"] if now.ranks else "localhost", old_ranks),
     )
     if now.state != "running":
+        check_strategy(plan)  # otherwise, the remedy would fail
         raise UserError(f"{folder} is not running ({now.state}): use {plan.by_hand}")
     if not ENGINES[config.engine.name].spans_processes:
         raise UserError(f"{folder} has no ranks: {stop_command(plan)}, then use {plan.by_hand}")

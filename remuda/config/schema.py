@@ -94,8 +94,9 @@ def _several(value: Any, wanted: Any) -> Any:
     parts = get_args(wanted)
     count = "" if Ellipsis in parts else f"{len(parts)} "
     is_list = isinstance(value, list | tuple)
-    if is_list and _is_several(parts[0]):
-        is_list = all(isinstance(item, list | tuple) for item in value)
+    if is_list and (parts[0] is str or _is_several(parts[0])):
+        kinds = str if parts[0] is str else (list, tuple)
+        is_list = all(isinstance(item, kinds) for item in value)
     if not is_list or (count and len(value) != len(parts)):
         raise ValueError(f"expected {count}{_items(parts[0])}, not {value!r}")
     return tuple(_converter.structure(item, parts[0]) for item in value)

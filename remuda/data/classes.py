@@ -16,7 +16,7 @@ def arrange(
         if name not in classes:
             raise UserError(
                 f"{config.name} has no class {name}, but data.classes requires it: restore the "
-                "class under this name"
+                f"class under this name or, for a new run, remove {name} from data.classes"
             )
     order = (*config.classes, *(name for name in classes if name not in config.classes))
     numbers = np.array([order.index(name) for name in classes])

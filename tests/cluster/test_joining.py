@@ -271,8 +271,11 @@ def test_impossible_requests_are_refused(run, settings, words, sentence):
 
 def test_a_cellular_run_keeps_its_members(run):
     cells = ["strategy.name=cellular", "strategy.height=1", "strategy.width=2"]
-    said = refused(run(*cells, "run.members=0"), "--ranks", 1)
-    assert "no members can join" in said and "cellular with these settings" in said
+    folder = run(*cells, "run.members=0")
+    for state in ("running", "stopped"):
+        (folder / "status.json").write_text(status(state=state))
+        said = refused(folder, "--ranks", 1)
+        assert "no members can join" in said and "cellular with these settings" in said
 
 
 def test_members_may_join_for_classes_that_have_none(run):

@@ -81,6 +81,9 @@ BAD = {
     'strategy.shared_generator: expected words in brackets, such as ["a", "b"], not \'body\'': {
         "strategy": {"name": "class-parallel", "shared_generator": "body"}
     },
+    'data.classes: expected words in brackets, such as ["a", "b"], not [3, 8]': {
+        "data": {"classes": [3, 8]}
+    },
     "strategy.families: expected lists of numbers, such as [[0, 1], [2, 3]], not [0, 1]": {
         "strategy": {"name": "class-parallel", "families": [0, 1]}
     },
