@@ -1,5 +1,6 @@
 """Facts that other parts of remuda ask a strategy for."""
 
+import math
 from typing import NamedTuple
 
 
@@ -17,6 +18,13 @@ class Averaging(NamedTuple):
 
     calls: float  # of the verb mean
     bytes: float  # that each rank adds to the sums
+
+    def in_round(self, updates: int) -> "Averaging":
+        """Return the sums over a round. Members that average rarely also average at its end."""
+        if self.calls >= 1 or not self.calls:
+            return Averaging(updates * self.calls, updates * self.bytes)
+        number = math.ceil(updates / round(1 / self.calls))
+        return Averaging(number, number * self.bytes / self.calls)
 
 
 class Mixture(NamedTuple):

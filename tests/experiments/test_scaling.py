@@ -114,6 +114,8 @@ def line(seconds, scatter, take):
         "verbs": {"map": 1.0, "scatter": scatter},
         "calls": calls,
         "traffic": traffic,
+        "round": 3,
+        "images": 3 * 4 * 5 * 4,  # four members, five batches of four images
     }
 
 
@@ -128,10 +130,11 @@ def test_first_rounds_are_left_out(tiny_config):
     assert found.verbs == {"map": 1.0, "scatter": 0.25}
     assert found.calls == {"map": 2, "scatter": 10, "take": 0.5}
     assert found.traffic == {"scatter down": 800, "take across": 200} and found.bytes == 1000
+    assert found.updates == 5
 
 
 def times(ranks, members, *seconds, **verbs):
-    return Measured(ranks, members, list(seconds), verbs, {"map": 1}, {})
+    return Measured(ranks, members, list(seconds), verbs, {"map": 1}, {}, 10)
 
 
 def made(tiny_config, weak, *measured):
@@ -234,6 +237,7 @@ def test_costs_come_from_the_run_on_one_rank():
         verbs={"map": 7.0, "scatter": 1.0, "gather": 2.0, "take": 0.5},
         calls={"map": 20, "scatter": 10, "gather": 10, "take": 0.5},
         traffic={"scatter down": 800, "gather up": 400, "mean down": 40, "take across": 60},
+        updates=10,
     )
     # Three rows come from other members.
     costs = costs_of(one_rank, torch.tensor([[1], [0], [3], [3]]))
@@ -280,11 +284,11 @@ def test_sums_may_be_slower_than_other_messages():
 def test_members_that_average_more_or_less_by_hand():
     """On one rank, a quarter of a member's 2 s are spent to average, two times in each update."""
     own = Averaging(calls=2, bytes=10)  # COSTS has four calls, so a round has two updates
-    more = COSTS.averaging(own, Averaging(calls=6, bytes=30), 0.5)
+    more = COSTS.averaging(own, Averaging(calls=6, bytes=30), 2, 0.5)
     assert more.member == 3.0 and more.calls["mean"] == 12 and more.row_bytes["mean"] == 60
-    same = COSTS.averaging(own, own, 0.5)
+    same = COSTS.averaging(own, own, 2, 0.5)
     assert same.member == 2.0 and same.calls == COSTS.calls and same.row_bytes["mean"] == 20
-    never = COSTS.averaging(own, Averaging(0, 0), 0.5)
+    never = COSTS.averaging(own, Averaging(0, 0), 2, 0.5)
     assert never.member == 1.5
     assert never.row_bytes["take"] == 20, "other verbs stay the same"
     swap, link = torch.tensor([[1], [2], [3], [4], [0]]), Link(latency=0.01, bandwidth=1000.0)
@@ -292,6 +296,16 @@ def test_members_that_average_more_or_less_by_hand():
     # Two times three steps, and four fifths of the bytes each way.
     assert messages["mean"] == pytest.approx(12 * 6 * 0.01 + 2 * 4 / 5 * 60 / 1000)
     assert "mean" not in predict(never, link, 5, swap).messages
+
+
+def test_members_that_average_rarely_also_average_at_the_end_of_a_round():
+    own = Averaging(calls=0.1, bytes=5)
+    costs = replace(COSTS, calls={"mean": 1}, row_bytes={"mean": 50})  # a round has four updates
+    same = costs.averaging(own, own, 4, 0.5)
+    assert same == costs
+    always = costs.averaging(own, Averaging(calls=2, bytes=10), 4, 0.5)
+    assert always.calls["mean"] == 8 and always.row_bytes["mean"] == 40
+    assert Averaging(0.1, 5).in_round(41) == Averaging(5, 250)
 
 
 @pytest.mark.parametrize("every", [1, 2])
@@ -322,7 +336,7 @@ def test_shared_layers_send_the_predicted_bytes(tiny, every):
 
 def test_averages_are_compared(tiny_config, tmp_path):
     # Two updates of the discriminator and one of the generator; ten steps in a round.
-    one_rank = Measured(1, 1, [1.0], {"mean": 0.1}, {"mean": 30}, {"mean down": 6e6})
+    one_rank = Measured(1, 1, [1.0], {"mean": 0.1}, {"mean": 30}, {"mean down": 6e6}, 10)
     own, one_class = Averaging(3, 600e3), replace(tiny_config.run, members=1)
     scaling = Scaling(
         "toy",
@@ -376,6 +390,7 @@ def test_another_link_adds_predictions_for_the_measured_ranks(tiny, tmp_path):
         {"scatter": 0.2, "gather": 0.1},
         {"scatter": 1, "gather": 1},
         {"scatter down": 6000, "gather up": 3000},
+        1,
     )
     fast, slow = Link(0.0, 1e6), Link(0.0, 1e3)
     three = replace(one_rank, ranks=3, seconds=[2.0])
@@ -401,7 +416,7 @@ def test_predictions_of_a_grid_that_grows(tiny):
         configs.override(tiny, ["strategy.name=cellular", "strategy.height=3", "run.members=0"])
     )
     assert torch.equal(config.strategy.exchange_table(6, 0), neighbourhoods(3, 2, "von-neumann"))
-    one_rank = Measured(1, 6, [6.0], {}, {"take": 2}, {"take across": 6 * 3 * 10.0})
+    one_rank = Measured(1, 6, [6.0], {}, {"take": 2}, {"take across": 6 * 3 * 10.0}, 1)
     ten = predict_all(config, one_rank, Link(0.001, 1e6), [1, 10], True)[1]
     # Three rows of two cells per rank: the rows above and below come from two other ranks.
     assert ten.members == 60 and ten.work == 6.0

@@ -34,6 +34,7 @@ class Measured:
     verbs: dict[str, float]  # median seconds per round on rank 0, including waiting
     calls: dict[str, float]  # mean per round, because not every round uses every verb
     traffic: dict[str, float]  # mean bytes per round, by verb and direction
+    updates: int  # generator updates of a member per round
 
     @property
     def median(self) -> float:
@@ -93,6 +94,8 @@ def summary(case: Case, runs: Iterable[list[dict[str, Any]]]) -> Measured:
         keys = dict.fromkeys(key for line in lines for key in line[name])
         return {key: average([line[name].get(key, 0.0) for line in lines]) for key in keys}
 
+    strategy, last = case.config.strategy, lines[-1]
+    batches = last["images"] // (last["round"] * case.members * strategy.batch_size)
     return Measured(
         case.ranks,
         case.members,
@@ -100,6 +103,7 @@ def summary(case: Case, runs: Iterable[list[dict[str, Any]]]) -> Measured:
         verbs=column("verbs", statistics.median),
         calls=column("calls", statistics.fmean),
         traffic=column("traffic", statistics.fmean),
+        updates=strategy.steps_in(batches),
     )
 
 

@@ -70,18 +70,19 @@ class Costs:
     # bytes that one member sends or receives in each verb; for take: bytes of each row taken
     row_bytes: Mapping[str, float]
 
-    def averaging(self, own: Averaging, other: Averaging, seconds: float) -> "Costs":
+    def averaging(self, own: Averaging, other: Averaging, updates: int, seconds: float) -> "Costs":
         """Return the costs of a round in which members average another amount than their own.
 
-        ``seconds`` is the part of ``member`` that they need to average their own amount in one
+        ``updates`` is the number of generator updates in a round, which ends with an average.
+        ``seconds`` is the part of ``member`` that members need to average their own amount in one
         process. It is proportional to the bytes.
         """
-        steps = self.calls["mean"] / own.calls
+        before, after = own.in_round(updates), other.in_round(updates)
         return replace(
             self,
-            member=self.member + (other.bytes / own.bytes - 1) * seconds,
-            calls={**self.calls, "mean": steps * other.calls},
-            row_bytes={**self.row_bytes, "mean": steps * other.bytes},
+            member=self.member + (after.bytes / before.bytes - 1) * seconds,
+            calls={**self.calls, "mean": after.calls},
+            row_bytes={**self.row_bytes, "mean": after.bytes},
         )
 
 
@@ -190,7 +191,7 @@ def predict_all(
     costs = costs_of(one_rank, _table(config, one_rank.members))
     if averagings:
         seconds = one_rank.verbs.get("mean", 0.0) / one_rank.members
-        costs = costs.averaging(*averagings, seconds)
+        costs = costs.averaging(*averagings, one_rank.updates, seconds)
     found = []
     for number in ranks:
         size = number * one_rank.members if weak else one_rank.members
