@@ -97,11 +97,14 @@ class Stacked(Engine):
             except torch.OutOfMemoryError:
                 if self.chunk == 1:
                     raise
-            self.chunk = -(-self.chunk // 2)
-            self.expect(0)
-            self.programs.clear()
-            torch.cuda.empty_cache()
-            self.notify(f"out of device memory; continuing with {self.chunk} members at a time")
+            self._halve_chunk()
+
+    def _halve_chunk(self) -> None:
+        self.chunk = -(-self.chunk // 2)
+        self.expect(0)
+        self.programs.clear()
+        torch.cuda.empty_cache()
+        self.notify(f"out of device memory; continuing with {self.chunk} members at a time")
 
     def _chunks(self, rows: Tree) -> list[Tree]:
         starts = range(0, len(self.members), self.chunk)
@@ -150,8 +153,19 @@ class Stacked(Engine):
     def loop(
         self, step: Step, state: Tree, *inputs: Tree, pieces: Pieces | None = None
     ) -> tuple[Tree, Tree]:
-        if not self.compiles_loops:
-            return super().loop(step, state, *inputs)
+        if self.compiles_loops:
+            try:
+                return self._run_loop(step, pieces, state, inputs)
+            except torch.OutOfMemoryError:
+                if self.chunk == 1:
+                    raise
+            self._halve_chunk()
+        return super().loop(step, state, *inputs)
+
+    def _run_loop(
+        self, step: Step, pieces: Pieces | None, state: Tree, inputs: Tree
+    ) -> tuple[Tree, Tree]:
+        """Run a loop as a program."""
         eager = self.eager
 
         def whole(step: Step) -> Step:

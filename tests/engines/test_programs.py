@@ -180,6 +180,22 @@ def test_full_device_memory_halves_the_chunk(monkeypatch):
         engine.map(lambda row: row["x"], rows)
 
 
+def test_full_device_memory_in_a_loop_halves_the_chunk(monkeypatch):
+    def step(engine, state, x):
+        return engine.map(lambda row, x: row + x, state, x.expand_as(state)), x
+
+    def no_memory(*_):
+        raise torch.OutOfMemoryError
+
+    engine = Stacked(5, layout="vmap", compile="never")
+    messages: list[str] = []
+    engine.notify = messages.append
+    monkeypatch.setattr(engine, "_run_program", no_memory)
+    state, outs = engine.loop(step, torch.arange(5.0), torch.ones(2))
+    assert state.tolist() == [2, 3, 4, 5, 6] and outs.tolist() == [1, 1]
+    assert engine.chunk == 3 and len(messages) == 1
+
+
 @pytest.mark.skipif(DEVICE == "cuda", reason="a GPU's programs do not use the C++ compiler")
 def test_a_failing_compiler_is_reported_with_a_remedy():
     engine = Stacked(2, layout="vmap", compile=True)
