@@ -60,6 +60,8 @@ class SharingSettings(Strategy, ABC):
                 "strategy.share_every has no effect, because the members share nothing: set "
                 "strategy.shared_generator, for instance to [body], or leave share_every at 1"
             )
+        if () in self.families:
+            raise UserError("strategy.families has an empty family: remove it, or list its members")
         for member, count in Counter(chain.from_iterable(self.families)).items():
             if count > 1:
                 raise UserError(

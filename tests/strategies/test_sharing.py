@@ -215,6 +215,7 @@ def test_a_state_that_is_not_shared_stays_a_pair():
         (dict(families=((0, 1),)), "share no layers"),
         (dict(num_families=2), "share no layers"),
         (dict(family_generator=("head",)), "need families"),
+        (dict(families=((),), family_generator=("head",)), "an empty family"),
         (
             dict(shared_generator=("body",), families=((0, 1),), family_generator=("body",)),
             "both contain body",
