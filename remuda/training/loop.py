@@ -47,7 +47,10 @@ def train(
     with settings, session.resources, session.heartbeats:
         try:
             while training.phase is not Phase.DONE:
-                training = advance(session, training)
+                try:
+                    training = advance(session, training)
+                except KeyboardInterrupt:  # between two phases
+                    training = interrupt(session, training)
         finally:
             starting.release(training)
         assert training.recorder is not None
@@ -60,10 +63,7 @@ def advance(session: Session, training: Training) -> Training:
     try:
         return PHASES[training.phase](session, training)
     except KeyboardInterrupt:
-        if training.start is None:
-            raise
-        session.communicator.interrupt()
-        return replace(training, phase=Phase.MEET)
+        return interrupt(session, training)
     except RanksLost:
         try:
             session.communicator.recover()
@@ -78,6 +78,14 @@ def advance(session: Session, training: Training) -> Training:
             f"permissions, then run {resume_command(training.folder)}; earlier checkpoints are "
             "intact"
         ) from None
+
+
+def interrupt(session: Session, training: Training) -> Training:
+    """End the run with a checkpoint. Raise again if it has not started yet."""
+    if training.start is None:
+        raise KeyboardInterrupt
+    session.communicator.interrupt()
+    return replace(training, phase=Phase.MEET)
 
 
 # Phases of a round
