@@ -78,7 +78,7 @@ def explain(error: BaseException) -> str:
         return f"the disk has no space left{where}: free some space and run the command again"
     if isinstance(error, OSError):
         return f"{error.filename or 'input or output'}: {error.strerror or error}"
-    return str(error)
+    return str(error) or ("stopped" if isinstance(error, KeyboardInterrupt) else "")
 
 
 def exit_status(error: BaseException) -> int:

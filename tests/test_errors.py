@@ -41,7 +41,7 @@ def test_pytorchs_messages_about_full_memory_are_recognized(shape):
             "the disk has no space left for /x/y: free some space",
         ),
         (OSError(errno.EACCES, "Permission denied", "/x/y"), "/x/y: Permission denied"),
-        (KeyboardInterrupt(), ""),
+        (KeyboardInterrupt(), "stopped"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -7,10 +7,11 @@ traceback. The commands are in the other modules of this package.
 import atexit
 import gc
 import io
+import math
 import os
 import signal
 import sys
-import threading
+import time
 import warnings
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -25,7 +26,7 @@ from remuda.errors import (
     is_user_error,
 )
 from remuda.system.choices import lazy_exports
-from remuda.system.signals import STOP_SIGNALS
+from remuda.system.signals import STOP_SIGNALS, StopSignals, is_importing, send_again
 from remuda.system.stopwatch import start_command
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ __all__ = ["app", "main"]
 __getattr__, __dir__ = lazy_exports(__name__, {"commands": ["app"]})
 
 
-IMPORT_RETRY = 0.05  # seconds until a signal that arrived during an import is sent again
+SAME_REQUEST = 1.0  # seconds for which further signals count as the same request
 
 
 def main() -> None:
@@ -58,13 +59,15 @@ def main() -> None:
             status = _run()
         sys.exit(status)
     except (Interrupted, KeyboardInterrupt) as error:
-        _print_error(str(error) or "stopped", style=None)
+        stop.ignore()
+        _print_error(explain(error), style=None)
         sys.exit(exit_status(error))
     except ReportedElsewhere as error:
         sys.exit(error.status)
     except Exception as error:
         # During an import, a library may convert the KeyboardInterrupt into another error.
         if stop.is_requested and not is_user_error(error):
+            stop.ignore()
             _print_error("stopped", style=None)
             sys.exit(exit_status(KeyboardInterrupt()))
         if os.environ.get("REMUDA_TRACEBACK") or not is_user_error(error):
@@ -74,35 +77,32 @@ def main() -> None:
 
 
 class _Stop:
-    """Raise KeyboardInterrupt for the first signal and ignore all later signals.
+    """Raise KeyboardInterrupt for a signal, and ignore the signals that soon follow it.
 
-    Batch systems often send several signals when a job reaches its time limit. A second exception
-    would interrupt the saving of the run. A signal that arrives during an import is sent again a
-    moment later, because libraries suppress exceptions while they are imported.
+    Batch systems often send several signals when a job reaches its time limit. While a run trains,
+    ``StopSignals`` handles the signals instead.
     """
 
     def __init__(self):
         self.is_requested = False
+        self._raised = -math.inf  # when, on the monotonic clock
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.is_requested = True
-        if _is_importing(frame):
-            timer = threading.Timer(IMPORT_RETRY, os.kill, (os.getpid(), number))
-            timer.daemon = True
-            timer.start()
+        now = time.monotonic()
+        if StopSignals.was_obeyed or now < self._raised + SAME_REQUEST:
             return
-        for number in STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+        if is_importing(frame):
+            send_again(number)
+            return
+        self._raised = now
         raise KeyboardInterrupt
 
-
-def _is_importing(frame: FrameType | None) -> bool:
-    """Return whether this frame or one of its callers is executing an import."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
+    def ignore(self) -> None:
+        """Ignore all further signals, because the command is ending."""
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is self:
+                signal.signal(number, signal.SIG_IGN)
 
 
 def _run() -> int:

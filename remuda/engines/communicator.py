@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from remuda.system.signals import StopSignals
+
 COLLECT = 0  # tag of the messages of Communicator.collect
 
 
@@ -24,7 +26,7 @@ class Communicator(ABC):
 
     Every process runs the same loop on its own members, and saves them. Only rank 0 writes the rest
     of the record and talks to the user. A communicator is a context manager: enter it before you
-    use it.
+    use it. Inside its ``with`` block, it handles the signals that stop a run.
 
     Messages between ranks are contiguous tensors of bytes in host memory, or in device memory
     where the MPI library supports that. Sending returns immediately, so the sender must not
@@ -36,6 +38,7 @@ class Communicator(ABC):
     host: str
     local_rank: int  # position of this rank among the ranks on its host
     num_sharing: int  # ranks that share CPU cores with this one, itself included
+    signals: StopSignals
     is_stopping: bool  # whether the user has interrupted the run
     waited: float  # seconds that this process has waited for messages so far
     original_ranks: Sequence[int]  # numbers that the remaining ranks had at the start
@@ -67,6 +70,25 @@ class Communicator(ABC):
         yield
         if self.is_root:
             self.max_over_ranks(0)
+
+    def check_signals(self) -> None:
+        """Raise KeyboardInterrupt if the user wants to stop the run, unless it is stopping."""
+        if self.signals.is_requested and not self.is_stopping:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let a stop signal end this block at once, with KeyboardInterrupt.
+
+        The block may compute for a long time, but must change nothing that lasts longer than it.
+        """
+        self.signals.is_interruptible = True
+        try:
+            self.check_signals()  # it may have come before the block
+            yield
+        finally:
+            self.signals.is_interruptible = False
+        self.check_signals()  # Python may have ignored the exception
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -126,11 +148,11 @@ class Communicator(ABC):
             whole[ranks == rank] = part
         return whole
 
-    def __enter__(self) -> Self:
-        return self
+    @abstractmethod
+    def __enter__(self) -> Self: ...
 
-    def __exit__(self, *exception: Any) -> None:
-        return None
+    @abstractmethod
+    def __exit__(self, *exception: Any) -> None: ...
 
 
 def _bytes(rows: Tensor) -> Tensor:
@@ -145,9 +167,19 @@ class SingleProcess(Communicator):
         self.rank, self.num_ranks = 0, 1
         self.host = platform.node()
         self.local_rank, self.num_sharing = 0, 1
-        self.is_stopping, self.waited = False, 0.0
+        self.signals, self.is_stopping, self.waited = StopSignals(), False, 0.0
         self.original_ranks = (0,)
         self.lost = ()
+
+    def __enter__(self) -> Self:
+        self.signals.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        StopSignals.was_obeyed = self.is_stopping
+        self.signals.__exit__()
+        if exception[1] is None and self.signals.is_requested:  # after the last round
+            self.signals.pass_on()
 
     def all_gather(self, facts: Any) -> list[Any]:
         return [facts]

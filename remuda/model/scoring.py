@@ -75,7 +75,8 @@ def score_round(
     continue training.
     """
     try:
-        values = score_model(evaluator, model, samples)
+        with model.communicator.interruptible():
+            values = score_model(evaluator, model, samples)
     except UserError as error:
         notify(f"round {model.round} has no scores: {error}")
         return

@@ -95,11 +95,12 @@ def fate(members: Sequence[int], action: Action) -> str:
     return f"{which} {verb} to the remaining ranks, from the last checkpoint"
 
 
-def last_words(training: Training, done: str) -> str:
+def last_words(session: Session, training: Training, done: str) -> str:
     """Finish the record, and return a message that tells the user how to resume the run."""
-    if training.record is None or training.recorder is None:
+    if training.recorder is not None:
+        training.recorder.end()
+    elif session.is_new:
         return f"{done} before anything was recorded: start the run again"
-    training.recorder.end()
     return f"{done}; resume with: {resume_command(training.folder)}"
 
 
@@ -138,7 +139,7 @@ def note(session: Session, training: Training) -> Training:
     communicator, action = session.communicator, session.action
     event = names(communicator.lost)
     if 0 not in communicator.original_ranks:
-        raise StoppedByFailure(last_words(training, event))
+        raise StoppedByFailure(last_words(session, training, event))
     # If rank 0 itself is cut off, the launcher restarts the run elsewhere.
     if not communicator.all_gather(not communicator.is_root or lease.is_held())[0]:
         raise StoppedByFailure(f"{event}, and the launcher does not answer: this rank ends")
@@ -150,7 +151,7 @@ def note(session: Session, training: Training) -> Training:
     if action == "stop":
         reached = training.reached
         place = "" if reached is None else f" after round {reached.round}"
-        raise StoppedByFailure(last_words(training, f"{event}{place}"))
+        raise StoppedByFailure(last_words(session, training, f"{event}{place}"))
     training = replace(training, num_noted=num_noted)
     if is_drop:
         return replace(training, phase=Phase.SHRINK, config=config)
@@ -208,5 +209,5 @@ def _remainder(session: Session, training: Training, event: str) -> RunConfig:
     try:
         config.strategy.num_members(config.run.members, num_classes)
     except UserError as error:
-        raise StoppedByFailure(last_words(training, f"{event}, and {error}")) from None
+        raise StoppedByFailure(last_words(session, training, f"{event}, and {error}")) from None
     return config

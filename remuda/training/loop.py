@@ -47,10 +47,7 @@ def train(
     with settings, session.resources, session.heartbeats:
         try:
             while training.phase is not Phase.DONE:
-                try:
-                    training = advance(session, training)
-                except KeyboardInterrupt:  # between two phases
-                    training = interrupt(session, training)
+                training = advance(session, training)
         finally:
             starting.release(training)
         assert training.recorder is not None
@@ -61,14 +58,16 @@ def train(
 def advance(session: Session, training: Training) -> Training:
     """Run the next phase. If an interruption or a failure stops it, choose the phase to follow."""
     try:
+        session.communicator.check_signals()
         return PHASES[training.phase](session, training)
     except KeyboardInterrupt:
-        return interrupt(session, training)
+        session.communicator.interrupt()
+        return replace(training, phase=Phase.MEET)
     except RanksLost:
         try:
             session.communicator.recover()
         except StoppedByFailure as error:  # without rank 0
-            raise StoppedByFailure(failures.last_words(training, str(error))) from None
+            raise StoppedByFailure(failures.last_words(session, training, str(error))) from None
         return replace(training, phase=Phase.MEET, has_failures=True)
     except OSError as error:
         if training.reached is None:
@@ -78,14 +77,6 @@ def advance(session: Session, training: Training) -> Training:
             f"permissions, then run {resume_command(training.folder)}; earlier checkpoints are "
             "intact"
         ) from None
-
-
-def interrupt(session: Session, training: Training) -> Training:
-    """End the run with a checkpoint. Raise again if it has not started yet."""
-    if training.start is None:
-        raise KeyboardInterrupt
-    session.communicator.interrupt()
-    return replace(training, phase=Phase.MEET)
 
 
 # Phases of a round
@@ -101,7 +92,8 @@ def compute(session: Session, training: Training) -> Training:
     heartbeat.start_round(t, communicator.rank, herd.hosted_ids, speed)
     herd.engine.expect(training.config.run.rounds - reached.round)
     began, waited = time.perf_counter(), communicator.waited
-    state, metrics = herd.step(reached.state, t)
+    with communicator.interruptible():
+        state, metrics = herd.step(reached.state, t)
     result = Result(metrics, began, waited)
     return replace(training, phase=Phase.RECORD, ahead=Position(t, state), result=result)
 
@@ -111,8 +103,10 @@ def record_round(session: Session, training: Training) -> Training:
     herd, ahead, result = training.herd, training.ahead, training.result
     assert herd is not None and ahead is not None and result is not None
     assert training.recorder is not None and training.saver is not None
-    everyone = herd.report(result.metrics)
-    communicator, seconds = session.communicator, time.perf_counter() - result.began
+    communicator = session.communicator
+    with communicator.interruptible():
+        everyone = herd.report(result.metrics)
+    seconds = time.perf_counter() - result.began
     own = seconds - (communicator.waited - result.waited)
     timings = balance.add_round(training.timings, own, herd.engine.is_preparing)
     training.recorder.round(ahead.round, everyone, seconds)
@@ -213,7 +207,7 @@ def stop(session: Session, training: Training) -> Training:
     session.communicator.finish()
     if training.saver is not None:
         training.saver.finish()
-    raise Interrupted(failures.last_words(training, done))
+    raise Interrupted(failures.last_words(session, training, done))
 
 
 PHASES = {

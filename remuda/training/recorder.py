@@ -51,7 +51,8 @@ class NoRecorder:
 
         Every rank generates the images of its own members.
         """
-        model.assist()
+        with model.communicator.interruptible():
+            model.assist()
 
     def finish(self) -> None:
         """Wait until all pictures are written. Any thread may call this."""
@@ -127,9 +128,10 @@ class Recorder(NoRecorder):
         engine, num_ranks = self.herd.engine, self.herd.communicator.num_ranks
         if not self.has_begun:  # may raise, so it comes before anything is written
             config = replace(self.config, data=self.config.data.at_root())
-            self.evaluator = make_evaluator(
-                config, engine.device, self.progress.note, self.herd.num_labels
-            )
+            with self.herd.communicator.interruptible():
+                self.evaluator = make_evaluator(
+                    config, engine.device, self.progress.note, self.herd.num_labels
+                )
         facts = {**environment.describe(engine.device), "ranks": num_ranks}
         self.record.add_environment(facts)
         self.record.replace_facts(self.herd.facts)  # other ranks or new members bring other data
@@ -198,7 +200,8 @@ class Recorder(NoRecorder):
         with self.stopwatch.timed("show"):
             path = self.record.sample_path(t)
             if is_due(t, run.sample_every, run.rounds) and not path.exists():
-                images, columns = draw_grid(model)
+                with model.communicator.interruptible():
+                    images, columns = draw_grid(model)
                 self.pictures.submit(lambda: save_grid(images, columns, path))
             evaluator = self.evaluator
             is_score_due = is_due(t, scores.every, run.rounds) and not self.record.has_scores(t)

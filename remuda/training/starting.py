@@ -36,7 +36,8 @@ def assemble_herd(session: Session, training: Training) -> Training:
     facts = [str(training.folder), new_attempt(), speeds, _class_order(session, training)]
     folder, attempt, speeds, classes = communicator.all_gather(facts)[0]
     config = replace(config, data=replace(config.data, classes=tuple(classes)))
-    herd = assemble(config, communicator, session.progress.note, speeds)
+    with communicator.interruptible():
+        herd = assemble(config, communicator, session.progress.note, speeds)
     # Record settings that depend on the data: the order of all classes, and families.
     data = replace(config.data, classes=tuple(herd.facts.classes) if classes else ())
     config = replace(config, data=data, strategy=herd.strategy)
@@ -115,10 +116,11 @@ def restore(session: Session, training: Training) -> Training:
     assert herd is not None and recorder is not None and saver is not None
     checkpoint, problems = saver.newest()
     recorder.check(checkpoint, problems)
-    if checkpoint is None:
-        position = Position(0, herd.start())
-    else:
-        position = Position(checkpoint.round, saver.restore(checkpoint))
+    with session.communicator.interruptible():
+        if checkpoint is None:
+            position = Position(0, herd.start())
+        else:
+            position = Position(checkpoint.round, saver.restore(checkpoint))
     return replace(training, phase=Phase.WATCH, ahead=position)
 
 
@@ -173,7 +175,8 @@ def shrink(session: Session, training: Training) -> Training:
     release(training)
     # In proportion to the old lengths, the spans of the remaining ranks keep these lengths.
     lengths = [len(training.start.hosted[rank]) for rank in communicator.original_ranks]
-    herd = assemble(training.config, communicator, session.progress.note, lengths)
+    with communicator.interruptible():
+        herd = assemble(training.config, communicator, session.progress.note, lengths)
     training.recorder.follow(training.config, herd)
     training.saver.follow(training.config, herd, training.attempt)
     training.recorder.begin(training.reached.round)

@@ -26,7 +26,6 @@ def start(tmp_path):
             victim.kill_all()
 
 
-@pytest.mark.soak  # sometimes a rank ends with a bare KeyboardInterrupt, and the run is not saved
 def test_a_rank_joins_a_running_run(start):
     victim = start("md-gan", "--restarts", 0)
     victim.wait(lambda: victim.has_reached(3))

@@ -10,9 +10,7 @@ one exit status. Any other exception aborts the whole job, as ``python -m mpi4py
 import atexit
 import json
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -34,7 +32,6 @@ from remuda.errors import (
     is_user_error,
     with_status,
 )
-from remuda.system.signals import STOP_SIGNALS
 
 CHUNK = 1 << 30  # largest message in bytes; MPI counts bytes with 31 bits
 SPIN = 1e-3  # seconds for which a wait yields its core before it starts to sleep
@@ -51,17 +48,13 @@ class MPICommunicator(RecoveringCommunicator):
     def __init__(self) -> None:
         super().__init__()
         self._unsent: list[tuple[MPI.Request, Tensor]] = []  # MPI still reads these buffers
-        self._is_talking = self._was_signalled = self._was_told = self._is_finished = False
+        self._was_told = self._is_finishing = self._is_finished = False
         self._is_whole = True  # no rank was lost
-        self._handlers: dict[int, Any] = {}
         self._excepthook = sys.excepthook
 
     def __enter__(self) -> Self:
         sys.excepthook = _abort
-        if threading.current_thread() is threading.main_thread():
-            self._handlers = {
-                number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS
-            }
+        self.signals.__enter__()
         try:
             self._connect()
         except RanksLost:
@@ -130,15 +123,13 @@ class MPICommunicator(RecoveringCommunicator):
     @contextmanager
     def _talking(self) -> Iterator[None]:
         """Delay signals until no MPI call is in progress."""
-        was_talking, self._is_talking = self._is_talking, True
-        try:
-            yield
-        except MPI.Exception as error:
-            self._handle(error)
-        finally:
-            self._is_talking = was_talking
-        if not was_talking:
-            self._obey_signals()
+        with self.signals.delayed():
+            try:
+                yield
+            except MPI.Exception as error:
+                self._handle(error)
+        if self.signals.is_interruptible:
+            self.check_signals()
 
     def _wait_for(self, requests: Iterable[MPI.Request]) -> None:
         started: list[MPI.Request] = []
@@ -166,7 +157,8 @@ class MPICommunicator(RecoveringCommunicator):
 
     def _obey(self) -> None:
         """Raise the exception that a signal or another rank asks for."""
-        self._obey_signals()
+        if not self._is_finishing:
+            self.check_signals()
         message = MPI.Status()
         while self.control.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, message):
             text = np.empty(message.Get_count(MPI.BYTE), dtype=np.uint8)
@@ -175,54 +167,51 @@ class MPICommunicator(RecoveringCommunicator):
             if news is not None:
                 self._was_told = True
                 raise with_status(news["status"], news["message"])
-            self._was_signalled = True
-            self._obey_signals()
+            self.signals.is_requested = True
+            self.check_signals()
 
-    def _obey_signals(self) -> None:
-        if self._was_signalled and not (self.is_stopping or self._is_recovering):
-            raise KeyboardInterrupt
-
-    def _on_signal(self, *_: object) -> None:
-        """React only to the first signal.
-
-        A second one, for example from a scheduler that signals twice, would interrupt saving.
-        """
-        if self._was_signalled:
-            return
-        self._was_signalled = True
-        if not (self._is_talking or self.is_stopping):
-            raise KeyboardInterrupt
+    def check_signals(self) -> None:
+        if not self._is_recovering:
+            super().check_signals()
 
     # Ending the job together
 
     def recover(self) -> None:
         """Reconnect the remaining ranks. If one of them received a signal, all of them stop."""
-        self._is_talking = self._is_recovering = True
-        self.is_stopping = self.is_stopping or self._was_signalled
+        self._is_recovering = True
+        self.is_stopping = self.is_stopping or self.signals.is_requested
         self._given_up += self._unsent
         self._unsent = []
         try:
             self._reconnect()
         finally:
-            self._is_talking = self._is_recovering = False
-            self._was_signalled = self._was_signalled or self.is_stopping
+            self._is_recovering = False
 
     def finish(self) -> None:
-        with self._talking():
-            self._wait_for([self.comm.Ibarrier()])
-            if not self.is_stopping:  # after an interruption no rank receives pending messages
-                self._wait_for([request for request, _ in self._unsent])
-            if survives_failures():
-                is_reduced = bool(self.lost or self.base.Get_failed().size)
-                settled = self._settle(OVER if is_reduced else OVER | WHOLE)
-                if not settled & OVER:
-                    self._revoke()
-                self._is_whole = bool(settled & WHOLE)
+        # Other ranks may already be past the barrier, so a signal comes too late for this rank. A
+        # rank that has not reached the barrier can still interrupt the others.
+        self._is_finishing = True
+        try:
+            with self._talking():
+                self._wait_for([self.comm.Ibarrier()])
+                if not self.is_stopping:  # after an interruption no rank receives pending messages
+                    self._wait_for([request for request, _ in self._unsent])
+                if survives_failures():
+                    self._agree_on_end()
+        finally:
+            self._is_finishing = False
         self._unsent.clear()
         self._is_finished = True
 
+    def _agree_on_end(self) -> None:
+        is_reduced = bool(self.lost or self.base.Get_failed().size)
+        settled = self._settle(OVER if is_reduced else OVER | WHOLE)
+        if not settled & OVER:
+            self._revoke()
+        self._is_whole = bool(settled & WHOLE)
+
     def interrupt(self) -> None:
-        self.is_stopping = self._was_signalled = True
+        self.is_stopping = self.signals.is_requested = True
         self._tell(None)
         self._given_up += self._unsent  # flush would wait forever: no rank receives them
         self._unsent = []
@@ -245,7 +234,7 @@ class MPICommunicator(RecoveringCommunicator):
             if not is_user_error(late):
                 raise
             error = late
-        self._restore_handlers()
+        self.signals.__exit__()
         if error is not None and not is_user_error(error):
             return  # keep our exception hook, which aborts the other ranks
         sys.excepthook = self._excepthook
@@ -280,11 +269,6 @@ class MPICommunicator(RecoveringCommunicator):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status if self.rank == self._speaker else 0)
-
-    def _restore_handlers(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
 
 
 def _raw(buffer: Tensor) -> Any:

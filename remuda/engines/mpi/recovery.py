@@ -16,6 +16,7 @@ from mpi4py import MPI
 
 from remuda.engines.communicator import Communicator, LostRank
 from remuda.errors import RanksLost, StoppedByFailure
+from remuda.system.signals import StopSignals
 
 SWITCH = "OMPI_MCA_mpi_ft_enable"  # mpirun --with-ft ulfm sets it for the ranks
 DOUBT = 5.0  # seconds to wait for MPI to report the failure behind an error
@@ -53,7 +54,7 @@ class RecoveringCommunicator(Communicator):
         self.base = self.comm = self.control = self.spare = RecoveringCommunicator.remaining
         self.rank, self.num_ranks = self.base.rank, self.base.size
         self.local_rank, self.num_sharing = 0, 1
-        self.is_stopping, self.waited = False, 0.0
+        self.signals, self.is_stopping, self.waited = StopSignals(), False, 0.0
         self.original_ranks, self.lost = range(self.num_ranks), []
         self._first, self._hosts = self.base.group, {}
         self._given_up: list[Any] = []  # requests and communicators that MPI may still use
