@@ -156,7 +156,7 @@ class Strategy(PairTraining, ABC):
     def rows(self, state: Any) -> Tree:
         """Return the part of the state that has one row per member.
 
-        The rest belongs to the server, or all processes have equal copies of it.
+        The rest belongs to the server, or it is the same in every process.
         """
         return state
 

@@ -44,7 +44,7 @@ def run(tiny, tmp_path):
 
 def test_a_new_class_joins_and_the_others_keep_their_numbers(run, tmp_path):
     folder = run()
-    alone = remuda.resume(shutil.copytree(folder, tmp_path / "alone"), rounds=4)
+    unchanged = remuda.resume(shutil.copytree(folder, tmp_path / "unchanged"), rounds=4)
     add_class(tmp_path / "images", "bears")  # comes first by name
     sentence = "with the class bears: restore the old data, or train all classes with --members 3$"
     with pytest.raises(UserError, match=sentence):
@@ -55,7 +55,7 @@ def test_a_new_class_joins_and_the_others_keep_their_numbers(run, tmp_path):
     assert record.config.run.members == 3
     assert record.config.data.classes == ("cats", "mice", "bears")
     grown = final_tensors(folder)
-    for name, rows in final_tensors(alone).items():
+    for name, rows in final_tensors(unchanged).items():
         assert torch.equal(grown[name][:2], rows), "the others train as if nobody had joined"
     assert len(record.rounds()[-1]["generator_loss"]) == 3
     assert load(record.config.data).classes == ("cats", "mice", "bears")  # as scores read them
@@ -102,10 +102,10 @@ def test_a_member_that_shares_layers_copies_the_others(run, tiny, tmp_path):
 
 
 def test_new_members_copy_a_member_of_their_family():
-    alone = ClassParallel(shared_generator=("body",))
-    assert alone.resize(3, 5) == [0, 1, 2, 0, 1]
+    shared = ClassParallel(shared_generator=("body",))
+    assert shared.resize(3, 5) == [0, 1, 2, 0, 1]
     families = ((0, 2), (1, 3), (4, 5))
-    related = replace(alone, families=families, family_generator=("head",))
+    related = replace(shared, families=families, family_generator=("head",))
     assert related.resize(3, 6) == [0, 1, 2, 1, 1, 1]
     assert ClassParallel().resize(3, 5) == [0, 1, 2, None, None]
 
