@@ -8,6 +8,7 @@ from remuda.data.config import DataConfig
 from remuda.engines import Metered, Stacked
 from remuda.networks import ACGANMLP, DCGAN, MLP, R3GAN, SAGAN
 from remuda.strategies import STRATEGIES
+from remuda.tensors import trees
 from tests.networks.small import small as small_networks
 
 ENGINES = {
@@ -68,3 +69,18 @@ class Small:
             state, values = self.strategy.round(self.context, self.engine, state, real, t)
             metrics.append(values)
         return state, metrics
+
+
+def assert_pure(small, state, start):
+    """Run the next round twice from a state: it leaves the state intact, and repeats exactly."""
+    before = trees.map(torch.clone, state)
+    first, _ = small.train(1, state, start)
+    assert trees.equal(state, before)
+    second, _ = small.train(1, state, start)
+    assert trees.equal(first, second) and not trees.equal(first, state)
+
+
+def assert_reported(small, metrics):
+    """Check that every member reports finite numbers."""
+    for name, values in metrics.items():
+        assert values.shape == (small.engine.size,) and values.isfinite().all(), name

@@ -8,7 +8,7 @@ from remuda.gan import LOSSES
 from remuda.networks import NETWORKS as FAMILIES
 from remuda.strategies import MEMBER_NOUNS, STRATEGIES
 from remuda.tensors import trees
-from tests.contract.cases import ENGINES, NETWORKS, UNDECIDED, Small
+from tests.contract.cases import ENGINES, NETWORKS, UNDECIDED, Small, assert_pure, assert_reported
 from tests.networks.small import shrink_acgans
 
 # What Metered adds does not depend on the networks, so one of them is enough.
@@ -24,13 +24,8 @@ def test_rounds_learn_report_every_member_and_are_pure(toy_data, strategy, engin
     small = Small(toy_data, strategy, engine, networks)
     state, (metrics,) = small.train(1)
     assert not trees.equal(state, small.start())
-    for name, values in metrics.items():
-        assert values.shape == (small.engine.size,) and values.isfinite().all(), name
-    before = trees.map(torch.clone, state)
-    first, _ = small.train(1, state, start=1)
-    assert trees.equal(state, before)
-    second, _ = small.train(1, state, start=1)
-    assert trees.equal(first, second)
+    assert_reported(small, metrics)
+    assert_pure(small, state, start=1)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in NETWORKS])
