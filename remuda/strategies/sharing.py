@@ -24,7 +24,7 @@ from remuda.gan.parts import PairNames, merge, split, split_dict
 from remuda.strategies.context import Context, Metrics
 from remuda.strategies.facts import Averaging
 from remuda.strategies.pairs import StepInputs
-from remuda.strategies.sharing_settings import SharingSettings
+from remuda.strategies.sharing_settings import SharingSettings, kinship
 from remuda.tensors import trees
 from remuda.tensors.functions import Partial
 from remuda.tensors.trees import Tree
@@ -45,6 +45,13 @@ class Update(NamedTuple):
     gradients: PlayerTensors  # empty for the other player
     buffers: PlayerTensors  # the new buffers; empty if they did not change
     loss: Tensor
+
+
+class SharedInputs(NamedTuple):
+    """The inputs of one step of all pairs, with K updates of the discriminators."""
+
+    own: StepInputs  # with one row per member
+    families: Tensor  # (size, K): the same number for all members of a family
 
 
 class SharedPairs(NamedTuple):
@@ -104,15 +111,19 @@ class Sharing(SharingSettings, ABC):
         """Run round t."""
         inputs = self.step_inputs(context, engine, real, t)
         by_step = trees.map(lambda leaf: leaf.transpose(0, 1), inputs)
+        # An input of every step, because a CUDA graph cannot copy numbers from the host.
+        families = self.family_numbers(engine)[None, :, None]
+        families = families.expand(len(by_step.keys), -1, self.discriminator_steps)
         pieces = Pieces(
             Partial(self.update_discriminators, context), Partial(self.update_generators, context)
         )
-        state, losses = engine.loop(Partial(self.step, context), state, by_step, pieces=pieces)
+        inputs = SharedInputs(by_step, families)
+        state, losses = engine.loop(Partial(self.step, context), state, inputs, pieces=pieces)
         metrics = trees.map(lambda x: x.mean(0), losses)
         return state, metrics | state.own.discriminator.metrics()
 
     def step(
-        self, context: Context, engine: Engine, state: SharedPairs, now: StepInputs
+        self, context: Context, engine: Engine, state: SharedPairs, now: SharedInputs
     ) -> tuple[SharedPairs, Metrics]:
         """Run one step; the tensors have the axes (members, discriminator steps, ...)."""
         losses, part = [], now
@@ -124,7 +135,7 @@ class Sharing(SharingSettings, ABC):
         return state, {"discriminator_loss": torch.stack(losses).mean(0), **metrics}
 
     def update_discriminators(
-        self, context: Context, engine: Engine, state: SharedPairs, now: StepInputs
+        self, context: Context, engine: Engine, state: SharedPairs, now: SharedInputs
     ) -> tuple[SharedPairs, Metrics]:
         """Update every member's discriminator once."""
         gan = context.gan
@@ -148,7 +159,7 @@ class Sharing(SharingSettings, ABC):
         return state, {"discriminator_loss": loss}
 
     def update_generators(
-        self, context: Context, engine: Engine, state: SharedPairs, now: StepInputs
+        self, context: Context, engine: Engine, state: SharedPairs, now: SharedInputs
     ) -> tuple[SharedPairs, Metrics]:
         """Update every member's generator once, with the last batch of the discriminators."""
         gan = context.gan
@@ -176,7 +187,7 @@ class Sharing(SharingSettings, ABC):
         context: Context,
         engine: Engine,
         state: SharedPairs,
-        now: StepInputs,
+        now: SharedInputs,
         compute: Callable[[Pair, StepInputs, Overrides], Update],
         apply: Callable[[Pair, PlayerTensors, Tensors], Pair],
     ) -> tuple[SharedPairs, Tensor]:
@@ -190,27 +201,31 @@ class Sharing(SharingSettings, ABC):
             return compute(merge(fixed, merge(statistics, own)), now, overrides)
 
         rows = _rows(statistics, len(engine.members))
-        gradients, buffers, loss = engine.map(member, state.own, rows, now)
+        gradients, buffers, loss = engine.map(member, state.own, rows, now.own)
         names = self.common_names(context)
         shared, own = zip(_divided(gradients, names), _divided(buffers, names), strict=True)
         everyone = torch.ones(engine.size, device=engine.device)
         shared = trees.row(engine.mean(shared, everyone, torch.float32), 0)
-        own = self._average_in_families(context, engine, own)
-        common = apply(
-            _with_buffers(state.common, shared[1]), shared[0], trees.row(now.scheduled, 0)
-        )
-        pairs = engine.map(apply, _with_buffers(state.own, own[1]), own[0], now.scheduled)
+        own = self._average_in_families(context, engine, own, now.families)
+        scheduled = now.own.scheduled
+        common = _with_buffers(state.common, shared[1])
+        common = apply(common, shared[0], trees.row(scheduled, 0))
+        pairs = engine.map(apply, _with_buffers(state.own, own[1]), own[0], scheduled)
         return SharedPairs(common, pairs), loss
 
     def _average_in_families(
-        self, context: Context, engine: Engine, parts: tuple[PlayerTensors, ...]
+        self,
+        context: Context,
+        engine: Engine,
+        parts: tuple[PlayerTensors, ...],
+        families: Tensor,
     ) -> tuple[PlayerTensors, ...]:
         """Replace the tensors that families share by their means over each family."""
         if not self.families:
             return parts
         names = self.family_names(context)
         shared = tuple(_divided(part, names)[0] for part in parts)
-        means = engine.mean(shared, self.kinship(engine), torch.float32)
+        means = engine.mean(shared, kinship(families), torch.float32)
         return tuple(
             PlayerTensors(old.generator | new.generator, old.discriminator | new.discriminator)
             for old, new in zip(parts, means, strict=True)
@@ -233,7 +248,8 @@ class Sharing(SharingSettings, ABC):
             common = engine.mean(common, everyone, torch.float32)
             if self.families:
                 related, own = split(own, self.family_names(context))
-                own = merge(engine.mean(related, self.kinship(engine), torch.float32), own)
+                weights = kinship(self.family_numbers(engine))
+                own = merge(engine.mean(related, weights, torch.float32), own)
             pairs = merge(common, own)
         common, own = split(pairs, names)
         metrics = trees.map(lambda *parts: torch.cat(parts, 1).mean(1), *losses)

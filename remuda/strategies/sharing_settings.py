@@ -160,14 +160,14 @@ class SharingSettings(Strategy, ABC):
                 first[member] = min(family)
         return first
 
-    def kinship(self, engine: Engine) -> Tensor:
-        """Return a matrix (size, size) of weights: 1 for members of the same family, else 0."""
-        # Made from plain numbers, because a CUDA graph cannot copy a list from the host.
-        members = torch.arange(engine.size, device=engine.device)
-        first = members
-        for member, other in enumerate(self.relatives(engine.size)):
-            first = torch.where(members == member, other, first)
-        return (first[:, None] == first).double()
+    def family_numbers(self, engine: Engine) -> Tensor:
+        """Return a number for each member, (size,), which is the same within a family."""
+        return torch.tensor(self.relatives(engine.size), device=engine.device)
+
+
+def kinship(family_numbers: Tensor) -> Tensor:
+    """Return a matrix (size, size) of weights: 1 for members of the same family, else 0."""
+    return (family_numbers[:, None] == family_numbers).double()
 
 
 def _check_groups(setting: str, groups: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from remuda.errors import UserError
 from remuda.gan.parts import merge, split
 from remuda.networks import DCGAN, MLP, ResNet
 from remuda.strategies import ClassParallel
+from remuda.strategies.sharing_settings import kinship
 from remuda.tensors import trees
 
 SHAPE, MEMBERS, STEPS, UPDATES, BATCH = (1, 8, 8), 3, 4, 2, 5
@@ -152,7 +153,7 @@ def test_families_share_more(every):
 def test_kinship_is_one_within_a_family():
     strategy, _ = make(families=((0, 2),), family_generator=("head",))
     expected = [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
-    assert strategy.kinship(Stacked(MEMBERS)).tolist() == expected
+    assert kinship(strategy.family_numbers(Stacked(MEMBERS))).tolist() == expected
 
 
 def test_families_start_with_the_same_singular_vectors():
