@@ -11,6 +11,8 @@ SHARED = dict(
     shared_generator=("body",), shared_discriminator=("input", "body"), discriminator_steps=2,
     families=((0, 2),), family_discriminator=("head",), ema=0.9,
 )  # fmt: skip
+ADAPTIVE = dict(loss="wasserstein", colour=1.0, ada_target=0.01, ada_images=40.0)
+PENALTIES = dict(loss="relativistic", r1=0.5, r2=0.5, penalty_every=2)
 PROGRAM = "program"  # what a GPU replays, without a compiler
 
 
@@ -26,8 +28,12 @@ def engine(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("networks", ["mlp", "dcgan", "sagan"])
-def test_rounds_are_pure_and_equal_on_all_engines(toy_data, engine, networks, settings):
+CASES = [("mlp", {}), ("mlp", ADAPTIVE), ("mlp", PENALTIES), ("dcgan", {}), ("sagan", {})]
+
+
+@pytest.mark.parametrize("networks, more", CASES, ids=str)
+def test_rounds_are_pure_and_equal_on_all_engines(toy_data, engine, networks, more, settings):
+    settings |= more
     small = Small(toy_data, "class-parallel", engine, networks, **settings)
     state, (_, metrics) = small.train(2)
     assert_reported(small, metrics)

@@ -11,6 +11,7 @@ from remuda.errors import UserError
 from remuda.gan.parts import merge, split
 from remuda.networks import DCGAN, MLP, ResNet
 from remuda.strategies import ClassParallel
+from remuda.strategies.pairs import StepInputs
 from remuda.strategies.sharing_settings import kinship
 from remuda.tensors import trees
 
@@ -47,14 +48,21 @@ def assert_close(a, b, tolerance=1e-5):
         assert torch.allclose(left[name], right[name], atol=tolerance), name
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(loss="hinge", r1=0.5),
+        dict(loss="hinge", r1=0.5, penalty_every=BATCH),  # one image of each member's batch
+        dict(loss="relativistic", r1=0.5, r2=0.2, penalty_every=BATCH, final_penalty=0.5),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("layout", ["loop", "vmap"])
-def test_with_everything_shared_the_members_are_one_conditional_pair(layout):
+def test_with_everything_shared_the_members_are_one_conditional_pair(layout, settings):
     """Its batches contain the batches of all members."""
     schedule = dict(annealing="linear", annealing_rounds=3, final_lr=0.1, ema_images=50.0)
-    strategy, context = make(
-        shared_generator=EVERYTHING, shared_discriminator=EVERYTHING, loss="hinge", r1=0.5,
-        **schedule,
-    )  # fmt: skip
+    shared = dict(shared_generator=EVERYTHING, shared_discriminator=EVERYTHING)
+    strategy, context = make(**shared, **schedule, **settings)
     engine = Stacked(MEMBERS, layout=layout)
     state, metrics = train(strategy, context, engine)
     pair, real = strategy.first_pair(context), batches()
@@ -62,17 +70,20 @@ def test_with_everything_shared_the_members_are_one_conditional_pair(layout):
         inputs = strategy.step_inputs(context, engine, real, t)
         for s in range(STEPS):
             now = trees.map(lambda leaf, s=s: leaf[:, s], inputs)
-            # (members, updates, b, ...) -> (updates, members * b, ...)
-            images, labels, noise = (
-                leaf.transpose(0, 1).flatten(1, 2) for leaf in (now.images, now.labels, now.noise)
-            )
-            pair, _ = strategy.train_pair(
-                context, pair, now._replace(images=images, labels=labels, noise=noise,
-                                            keys=now.keys[0], scheduled=trees.row(now.scheduled, 0))
-            )  # fmt: skip
+            pair, _ = strategy.train_pair(context, pair, joined(now))
     assert not trees.leaves(state.own.generator.params)
     assert_close(merge(state.common, trees.row(state.own, 0)), pair)
     assert metrics["generator_loss"].shape == (MEMBERS,)
+
+
+def joined(now):
+    """Join the batches of all members; the first 1/k of the images are the first 1/k of each."""
+    # (members, updates, b, ...) -> (updates, b * members, ...)
+    images, labels, noise = (
+        leaf.movedim(0, 2).flatten(1, 2) for leaf in (now.images, now.labels, now.noise)
+    )
+    keys, scheduled = trees.row((now.keys, now.scheduled), 0)
+    return StepInputs(images, labels, noise, keys, scheduled)
 
 
 def test_a_shared_update_uses_the_mean_of_all_gradients_and_own_layers_their_own():
