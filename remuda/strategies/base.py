@@ -130,8 +130,8 @@ class Strategy(PairTraining, ABC):
     ) -> Self:
         """Return the settings of a run whose members train these classes.
 
-        ``distances()`` compares the features of the classes, (classes, classes). Only strategies
-        that need features receive this call.
+        ``distances()`` compares the features of the classes, (classes, classes). It may take long,
+        so call it only if needed.
         """
         return self
 

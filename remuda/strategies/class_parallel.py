@@ -72,7 +72,8 @@ class ClassParallel(Sharing):
 
         An independent pair starts as in ``init``. If members share layers, a new one copies the
         other layers of the first member of its family, or else of any member, because new layers
-        would not fit trained ones.
+        would not fit trained ones. A member cannot change its family later, because then the
+        family would no longer have the same layers.
         """
         if size < old_size:
             raise UserError(
@@ -82,6 +83,13 @@ class ClassParallel(Sharing):
             )
         if not self.is_sharing:
             return [row if row < old_size else None for row in range(size)]
+        if self.families and (new := self.unlisted(old_size, size)):
+            raise UserError(
+                f"strategy.families does not contain all new classes ({', '.join(map(str, new))} "
+                "missing): in config.toml of the run, add each of them to a family, or add a "
+                f"family such as [{new[0]}] for a class that shares only what all classes share, "
+                "and resume again"
+            )
         return [*range(old_size), *(row % old_size for row in self.relatives(size)[old_size:])]
 
     def authors(self, engine: Engine, state: State, noise: Tensor, labels: Tensor) -> Tensor:

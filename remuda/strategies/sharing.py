@@ -69,7 +69,7 @@ class Sharing(SharingSettings, ABC):
 
     def init_shared(self, context: Context, engine: Engine) -> SharedPairs:
         """Return pairs with the same weights for all members."""
-        if self.num_families:
+        if self.num_families and not self.families:
             raise UserError(
                 "strategy.num_families: the families are not known yet; call for_classes with the "
                 "distances between the classes, or set strategy.families"

@@ -15,7 +15,7 @@ from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan.parts import PairNames, names_in
 from remuda.networks.groups import GROUPS, tensor_groups
-from remuda.population.families import find_families
+from remuda.population.families import find_families, join_nearest
 from remuda.strategies.base import Strategy
 from remuda.strategies.context import Context
 from remuda.system.choices import suggestion
@@ -34,8 +34,9 @@ class SharingSettings(Strategy, ABC):
     share_every: int = 1
     # Families of similar members, each a list of member ids (class-parallel: classes); [] = none.
     families: tuple[tuple[int, ...], ...] = ()
-    # Instead of families: find this many by the distances between the features of the classes, when
-    # the run starts, and record them as families; 0 = none.
+    # Find this many families by the distances between the features of the classes, when the run
+    # starts, and record them as families. Classes that are in none of them join the nearest.
+    # 0 = use the families as they are.
     num_families: int = 0
     # Groups of layers that only the members of a family share.
     family_generator: tuple[str, ...] = ()
@@ -68,10 +69,11 @@ class SharingSettings(Strategy, ABC):
                     f"strategy.families has member {member} in two families: remove it from one"
                 )
         self._check_not_negative("num_families")
-        if self.num_families and self.families:
+        if self.num_families and len(self.families) not in (0, self.num_families):
             raise UserError(
-                "strategy.families and strategy.num_families both choose the families: set one of "
-                "them"
+                f"strategy.num_families={self.num_families}, but the length of strategy.families "
+                f"is {len(self.families)}: set num_families to 0 to use these families, or remove "
+                "the families"
             )
         has_groups = bool(self.family_generator or self.family_discriminator)
         if self.has_families and not has_groups:
@@ -96,25 +98,24 @@ class SharingSettings(Strategy, ABC):
         """Whether some members share more than all members do."""
         return bool(self.families or self.num_families)
 
-    @property
-    def needs_features(self) -> bool:
-        return self.num_families > 0
-
     def for_classes(
         self, names: Sequence[str], distances: Callable[[], np.ndarray], notify: Notify
     ) -> Self:
-        """Return the settings with families instead of their number."""
-        if not self.num_families:
+        """Return the settings with the families that ``num_families`` requests."""
+        if not self.num_families or not self.unlisted(0, len(names)):
             return self
         if self.num_families > len(names):
             raise UserError(
                 f"strategy.num_families={self.num_families} is more than the {len(names)} members: "
                 f"use at most {len(names)}"
             )
-        families = find_families(distances(), self.num_families)
+        if self.families:  # found when the run started; new classes have joined it
+            families = join_nearest(self.families, distances())
+        else:
+            families = find_families(distances(), self.num_families)
         named = [", ".join(names[member] for member in family) for family in families]
         notify(f"families of similar classes: {'; '.join(named)}")
-        return replace(self, families=families, num_families=0)
+        return replace(self, families=families)
 
     def check(self, context: Context) -> None:
         super().check(context)
@@ -146,6 +147,10 @@ class SharingSettings(Strategy, ABC):
         return PairNames(
             names_in(gan.generator, generator), names_in(gan.discriminator, discriminator)
         )
+
+    def unlisted(self, start: int, stop: int) -> list[int]:
+        """Return the members from ``start`` to before ``stop`` that are in no family."""
+        return sorted(set(range(start, stop)) - set(chain.from_iterable(self.families)))
 
     def relatives(self, size: int) -> list[int]:
         """Return the first member of each member's family; a family may have only one member."""

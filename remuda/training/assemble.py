@@ -64,12 +64,13 @@ def _assemble(
     hosted = spans(size, communicator.num_ranks, speeds)
     shares = divide(config, dataset, hosted, communicator)
     sizes, facts = gather_facts(config, dataset, shares, hosted, communicator)
-    strategy, features = config.strategy, None
-    if strategy.needs_features:
-        features = feature_extractor(config, dataset, device, communicator, notify)
-        distances = partial(class_distances, dataset, size, features, communicator)
-        tell = notify if communicator.is_root else ignore
-        strategy = strategy.for_classes(dataset.classes[:size], distances, tell)
+    extractor = partial(feature_extractor, config, dataset, device, communicator, notify)
+    strategy = config.strategy.for_classes(
+        dataset.classes[:size],
+        lambda: class_distances(dataset, size, extractor(), communicator),
+        notify if communicator.is_root else ignore,
+    )
+    features = extractor() if strategy.needs_features else None
     context = strategy.prepare(
         config.networks, dataset.shape, num_classes, config.run.seed, sizes, features
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from remuda.population.families import find_families
+from remuda.population.families import find_families, join_nearest
 
 
 def on_a_line(*places):
@@ -33,3 +33,10 @@ def test_of_equal_distances_the_first_counts():
     before = distances.copy()
     assert find_families(distances, 2) == ((0, 1), (2, 3))
     assert np.array_equal(distances, before)
+
+
+def test_members_without_a_family_join_the_nearest_one():
+    """The mean distance from 7 to (0, 6) is 4, and that from 7 to 10 is 3."""
+    distances = on_a_line(0, 6, 10, 7, 1, 8)
+    assert join_nearest(((0, 1), (2,)), distances) == ((0, 1, 4), (2, 3, 5))
+    assert join_nearest(((0, 1, 2, 3, 4, 5),), distances) == ((0, 1, 2, 3, 4, 5),)

@@ -10,7 +10,7 @@ from remuda.errors import UserError
 from remuda.record import Record
 from remuda.training.features import class_distances
 from remuda.training.progress import Progress
-from tests.training.test_run import make
+from tests.training.test_run import final_tensors, make
 
 pytestmark = pytest.mark.usefixtures("empty_pages")
 FOUND = {"num_families": 2, "family_generator": ["head"], "shared_generator": ["body"]}
@@ -44,7 +44,7 @@ def test_a_run_records_the_families_that_it_finds(tiny, tmp_path):
     notes = Notes()
     folder = remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run", notes)
     strategy = Record.open(folder).config.strategy
-    assert strategy.num_families == 0 and len(strategy.families) == 2
+    assert strategy.num_families == 2 and len(strategy.families) == 2
     assert sorted(member for family in strategy.families for member in family) == [0, 1, 2, 3]
     (said,) = [text for text in notes.notes if text.startswith("families of similar classes: ")]
     assert said.count(";") == 1
@@ -53,12 +53,41 @@ def test_a_run_records_the_families_that_it_finds(tiny, tmp_path):
     assert remuda.load(folder).sample(2, "3").shape == (2, 1, 8, 8)
 
 
+def test_a_new_class_joins_the_nearest_of_the_families_that_the_run_found(tiny, tmp_path):
+    tiny["strategy"] |= FOUND
+    folder = remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run")
+    before = Record.open(folder).config.strategy.families
+    remuda.resume(folder, rounds=2, members=5, progress=(notes := Notes()))
+    after = Record.open(folder).config.strategy.families
+    (grown,), (other,) = set(after) - set(before), set(after) & set(before)
+    assert grown[-1] == 4 and grown[:-1] in before
+    assert [text for text in notes.notes if text.startswith("families of similar classes: ")]
+    heads = final_tensors(folder)["own/generator/params/layers.4.weight"]
+    same, different = heads[grown[0]], heads[other[0]]
+    assert torch.allclose(heads[4], same) and not torch.allclose(heads[4], different)
+
+
+def test_a_new_class_needs_a_place_in_families_that_the_user_gave(tiny, tmp_path):
+    tiny["strategy"] |= FOUND | {"num_families": 0, "families": [[0, 2]]}
+    folder = remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run")
+    config = (folder / "config.toml").read_text()
+    with pytest.raises(UserError, match=r"all new classes \(4, 5 missing\): .* such as \[4\] for"):
+        remuda.resume(folder, rounds=2, members=6)
+    assert (folder / "config.toml").read_text() == config
+    edited = config.replace("        2,\n    ],\n", "        2,\n        4,\n    ],\n    [5],\n")
+    (folder / "config.toml").write_text(edited)
+    remuda.resume(folder, rounds=2, members=6)
+    heads = final_tensors(folder)["own/generator/params/layers.4.weight"]
+    assert torch.allclose(heads[4], heads[0]) and not torch.allclose(heads[5], heads[0])
+    assert Record.open(folder).config.strategy.families == ((0, 2, 4), (5,))
+
+
 @pytest.mark.parametrize(
     "settings, words",
     [
         ({"num_families": 5}, "more than the 4 members: use at most 4"),
         ({"num_families": -1}, "at least 0"),
-        ({"families": [[0, 1]]}, "both choose the families: set one of them"),
+        ({"families": [[0, 1]]}, "length of strategy.families is 1: set num_families to 0"),
         ({"family_generator": []}, "share no layers"),
         ({"num_families": 0, "families": [[0, 4]]}, "member 4, but this run has members 0 to 3"),
     ],
