@@ -3,6 +3,7 @@
 A batch depends only on the seed, the member and the batch's position in the stream.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ class Batches:
             images, labels = dataset.images[kept], dataset.labels[kept]
         self.images, self.labels = images.to(device), labels.to(device)
         self.members, self.batch_size, self.seed, self.mirror = members, batch_size, seed, mirror
+        self._own: dict[int, Batches] = {}  # by row: batches of one member
         # Members whose shares have the same size draw together.
         rows_by_size: dict[int, list[int]] = {}
         for row, member in enumerate(members):
@@ -77,6 +79,18 @@ class Batches:
             mirrored = self._mirrored(first, count)[..., None, None, None]
             images = torch.where(mirrored, images.flip(-1), images)
         return Batch(images, self.labels[index])
+
+    def draw_row(self, row: int, first: int, count: int) -> Batch:
+        """Return the batches of only one member hosted here; the leading axis has length 1."""
+        if row not in self._own:
+            own = copy.copy(self)
+            own.members = [self.members[row]]
+            for rows, members, shares in self.groups:
+                if row in rows:
+                    place = rows.index(row)
+                    own.groups = [([0], [members[place]], shares[place : place + 1])]
+            self._own[row] = own
+        return self._own[row].draw(first, count)
 
     def _mirrored(self, first: int, count: int) -> Tensor:
         """Return which images to mirror, (members, count, b)."""

@@ -1,7 +1,7 @@
 """Define the engine interface: five verbs on rows, and loops that an engine may compile."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from remuda.engines.communicator import Communicator, SingleProcess
+from remuda.engines.racing import Arrival, Board, Hub, Pace, Race, Raced, Turn
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
@@ -76,6 +77,21 @@ class Engine(ABC):
             state, out = step(self, state, *trees.row(inputs, s))
             outs.append(out)
         return state, trees.stack(outs)
+
+    @abstractmethod
+    def race(self, turn: Turn, exchange: Hub | Board, state: Race, count: int, pace: Pace) -> Raced:
+        """Run members at their own pace until ``count`` turns have arrived.
+
+        If an engine simulates the race, ``pace`` tells how long each turn takes. Otherwise turns
+        take as long as they take, and a few more than ``count`` may arrive.
+        """
+
+    def follow(self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] = ()) -> None:
+        """Let the next race repeat these arrivals; None lets races find their own order.
+
+        The arrivals of later races tell which mail the members have at the end of this one.
+        """
+        raise NotImplementedError
 
     def expect(self, rounds: int) -> None:
         """Learn how many rounds are left, including the next one; 0 ends all preparations."""

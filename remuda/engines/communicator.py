@@ -21,6 +21,14 @@ class LostRank(NamedTuple):
     host: str
 
 
+class Posted(NamedTuple):
+    """A message that a rank has posted."""
+
+    source: int
+    tag: int
+    buffer: Tensor  # bytes
+
+
 class Communicator(ABC):
     """The ranks of a job, and the messages between them.
 
@@ -42,6 +50,8 @@ class Communicator(ABC):
     is_stopping: bool  # whether the user has interrupted the run
     waited: float  # seconds that this process has waited for messages so far
     original_ranks: Sequence[int]  # numbers that the remaining ranks had at the start
+    num_races: int = 0  # so far; the same on all ranks
+    absent: frozenset[int]  # ranks that are known to be lost, until ``recover``
     lost: Sequence[LostRank]  # in the order in which their failures were noticed
 
     @property
@@ -124,6 +134,25 @@ class Communicator(ABC):
         """Wait for the next message from a rank; return its tag and its number of bytes."""
 
     @abstractmethod
+    def post(self, target: int, buffer: Tensor, tag: int) -> None:
+        """Send bytes in host memory without waiting. Messages to lost ranks vanish."""
+
+    @abstractmethod
+    def num_unsent(self, target: int) -> int:
+        """Return how many messages that were posted to a rank are still in this process."""
+
+    @abstractmethod
+    def poll(self) -> Posted | None:
+        """Return a message that has arrived, or None. Those from one rank keep their order.
+
+        This never waits. Lost ranks become ``absent``; only the loss of rank 0 raises RanksLost.
+        """
+
+    @abstractmethod
+    def rest(self, seconds: float) -> None:
+        """Yield the core for a moment, after ``seconds`` without news."""
+
+    @abstractmethod
     def add(self, parts: Iterable[Tensor]) -> None:
         """Replace floating-point numbers in host memory by their sums over all ranks.
 
@@ -168,7 +197,7 @@ class SingleProcess(Communicator):
         self.host = platform.node()
         self.local_rank, self.num_sharing = 0, 1
         self.signals, self.is_stopping, self.waited = StopSignals(), False, 0.0
-        self.original_ranks = (0,)
+        self.original_ranks, self.absent = (0,), frozenset()
         self.lost = ()
 
     def __enter__(self) -> Self:
@@ -209,6 +238,18 @@ class SingleProcess(Communicator):
 
     def upcoming(self, source: int) -> tuple[int, int]:
         raise AssertionError("no message can arrive: there are no other ranks")
+
+    def post(self, target: int, buffer: Tensor, tag: int) -> None:
+        raise AssertionError("there are no other ranks")
+
+    def num_unsent(self, target: int) -> int:
+        return 0
+
+    def poll(self) -> Posted | None:
+        return None
+
+    def rest(self, seconds: float) -> None:
+        return None
 
     def add(self, parts: Iterable[Tensor]) -> None:
         for _ in parts:  # the sums over one rank are the parts themselves

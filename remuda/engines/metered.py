@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from remuda.engines.base import Engine, Pieces, Step
 from remuda.engines.programs import signature
+from remuda.engines.racing import Arrival, Board, Hub, Pace, Race, Raced, Turn
 from remuda.engines.stacked import Stacked
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
@@ -35,6 +36,7 @@ class Metered(Engine):
         self.seconds: dict[str, float] = defaultdict(float)  # by the strategy's routine
         self.verbs: dict[str, float] = defaultdict(float)  # seconds by verb
         self.calls: Counter[str] = Counter()  # by verb
+        self.arrivals: list[Arrival] = []  # of the last race
         self._one_step: dict[Any, Metered] = {}  # the counts for one step of each compiled loop
 
     @property
@@ -53,6 +55,7 @@ class Metered(Engine):
         """Set all counts and times to zero."""
         for counts in (self.bytes, self.seconds, self.verbs, self.calls):
             counts.clear()
+        self.arrivals = []
 
     def expect(self, rounds: int) -> None:
         self.engine.expect(rounds)
@@ -127,6 +130,17 @@ class Metered(Engine):
         self.calls.update({verb: num_steps * count for verb, count in one.calls.items()})
         with self._timed(self.verbs, "loop"):
             return engine.loop(step, state, *inputs, pieces=pieces)
+
+    def race(self, turn: Turn, exchange: Hub | Board, state: Race, count: int, pace: Pace) -> Raced:
+        with self._verb("race"):
+            raced = self.engine.race(turn, exchange, state, count, pace)
+        self.arrivals = raced.arrivals
+        for direction, number in raced.traffic.items():
+            self.bytes["race", direction] += number
+        return raced
+
+    def follow(self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] = ()) -> None:
+        self.engine.follow(arrivals, later)
 
     def _row_bytes(self, rows: Tree) -> int:
         return trees.num_bytes(rows) // max(1, len(self.members))

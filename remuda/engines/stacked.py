@@ -3,7 +3,8 @@
 Verbs index tensors. ``map`` runs a loop, one ``vmap``, or a program.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+import copy
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from torch import Tensor
 from remuda.engines.base import Engine, Pieces, Scan, Step, factors, weighted_sum
 from remuda.engines.communicator import Communicator
 from remuda.engines.programs import Program, Signature, signature
+from remuda.engines.racing import Arrival, Board, Hub, Pace, Race, Raced, Turn
+from remuda.engines.simulated import Posts, Simulation
 from remuda.engines.upgrades import Upgrade
 from remuda.errors import UserError
 from remuda.system.pytorch import tf32
@@ -65,6 +68,10 @@ class Stacked(Engine):
         self.chunk = chunk or size
         self.notify = notify
         self.programs: dict[tuple[Hashable, Signature], Program | Upgrade] = {}
+        self.recorded: Sequence[Arrival] | None = None  # the order of the next race
+        self._later: Iterable[Arrival] = ()  # the order of the races after that
+        self._single: Stacked | None = None
+        self._posts: Posts = {}  # of the races that were replayed
 
     @classmethod
     def build(
@@ -161,6 +168,27 @@ class Stacked(Engine):
                     raise
             self._halve_chunk()
         return super().loop(step, state, *inputs)
+
+    def race(self, turn: Turn, exchange: Hub | Board, state: Race, count: int, pace: Pace) -> Raced:
+        with self._arithmetic():
+            simulation = Simulation(self.single, turn, exchange, state, pace, self.device)
+            if self.recorded is None:
+                return simulation.run(count)
+            return simulation.replay(self.recorded, self._posts, self._later)
+
+    def follow(self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] = ()) -> None:
+        self.recorded, self._later = arrivals, later
+
+    def single(self, member: int) -> "Stacked":
+        """Return an engine that hosts only this member."""
+        if self._single is None:
+            layout = "loop" if self.looped else "vmap"
+            self._single = Stacked(
+                1, self.device, layout, compile=self.compile, precision=self.precision
+            )
+        engine = copy.copy(self._single)
+        engine.members = [member]
+        return engine
 
     def _run_loop(
         self, step: Step, pieces: Pieces | None, state: Tree, inputs: Tree

@@ -21,7 +21,8 @@ import torch
 from mpi4py import MPI
 from torch import Tensor
 
-from remuda.engines.mpi.recovery import OVER, WHOLE, RecoveringCommunicator, survives_failures
+from remuda.engines.mpi.posting import PostingCommunicator
+from remuda.engines.mpi.recovery import OVER, WHOLE, survives_failures
 from remuda.errors import (
     Interrupted,
     RanksLost,
@@ -38,7 +39,7 @@ SPIN = 1e-3  # seconds for which a wait yields its core before it starts to slee
 SHORTEST, LONGEST = 5e-5, 2e-3  # limits in seconds for a sleep, which is 10 % of the wait so far
 
 
-class MPICommunicator(RecoveringCommunicator):
+class MPICommunicator(PostingCommunicator):
     """The connection of this process to all ranks of an MPI job.
 
     Inside its ``with`` block, the signals that stop a run are handled, and an uncaught exception
@@ -141,17 +142,21 @@ class MPICommunicator(RecoveringCommunicator):
             self._given_up += started
             raise
 
+    def rest(self, seconds: float) -> None:
+        if seconds < SPIN:
+            os.sched_yield()
+        else:
+            time.sleep(min(max(seconds / 10, SHORTEST), LONGEST))
+
     def _wait(self, is_over: Callable[[], bool]) -> None:
         """Wait, but yield the core, because the host may run more ranks than it has cores."""
         start = time.perf_counter()
         try:
             while not is_over():
                 waited = time.perf_counter() - start
-                if waited < SPIN:
-                    os.sched_yield()
-                else:
+                if waited >= SPIN:
                     self._obey()
-                    time.sleep(min(max(waited / 10, SHORTEST), LONGEST))
+                self.rest(waited)
         finally:
             self.waited += time.perf_counter() - start
 
@@ -240,7 +245,7 @@ class MPICommunicator(RecoveringCommunicator):
         sys.excepthook = self._excepthook
         # MPI_Finalize could wait for lost ranks.
         if error is None and self._is_whole and not survives_failures():
-            for comm in (self.comm, self.control, self.spare):
+            for comm in (self.comm, self.control, self.spare, self.side):
                 comm.Free()
             return
         atexit.register(self._leave, 0 if error is None else exit_status(error))

@@ -16,8 +16,12 @@ from torch import Tensor
 from remuda.engines.base import Engine
 from remuda.engines.communicator import Communicator
 from remuda.engines.mpi import packing
+from remuda.engines.mpi.bench import Bench
+from remuda.engines.mpi.exchanges import BoardRace, HubRace
 from remuda.engines.mpi.means import average
+from remuda.engines.mpi.races import Place
 from remuda.engines.mpi.spans import deliver, spans
+from remuda.engines.racing import Board, Hub, Pace, Race, Raced, Turn
 from remuda.engines.stacked import Stacked
 from remuda.errors import UserError
 from remuda.tensors import trees
@@ -56,6 +60,9 @@ class MPIEngine(Engine):
         self.device = self.inner.device
         self.staged = self.device.type == "cuda" and not cuda_aware
         self.sent: Counter[str] = Counter()
+        self._bench = Bench()
+        self._first_race = 0  # the number of its first race, the same on all ranks
+        self._views: dict[int, tuple[int, Any]] = {}  # the newest posts of neighbours
         self._descriptions: dict[str, int] = {}  # sent or received so far, with their numbers
         if grid is not None and communicator.num_ranks == size > 1:
             communicator.arrange(grid)
@@ -82,6 +89,8 @@ class MPIEngine(Engine):
 
     def expect(self, rounds: int) -> None:
         self.inner.expect(rounds)
+        if rounds == 0:
+            self._bench.close()
 
     @property
     def is_preparing(self) -> bool:
@@ -175,6 +184,20 @@ class MPIEngine(Engine):
             span = self.spans[other]
             packing.unpack(self._incoming(buffer), whole, slice(span.start, span.stop))
         return self.inner.gather(fn, server, *trees.refill(rows, whole))
+
+    def race(self, turn: Turn, exchange: Hub | Board, state: Race, count: int, pace: Pace) -> Raced:
+        self.communicator.num_races += 1
+        if not self._first_race:
+            self._first_race = self.communicator.num_races
+
+        def compute(member: int, number: int, rows: Tree, mail: Tree) -> Any:
+            return turn(self.inner.single(member), rows, mail, number)
+
+        place = Place(
+            self.communicator, self._bench, self.spans, self._views, self.device, self._first_race
+        )
+        kind = HubRace if isinstance(exchange, Hub) else BoardRace
+        return kind(place, compute, exchange, state, count).run()
 
     def _exchange(
         self, verb: str, outgoing: dict[int, Tensor], incoming: dict[int, Tensor], tag: int

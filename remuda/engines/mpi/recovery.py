@@ -44,23 +44,28 @@ class RecoveringCommunicator(Communicator):
 
     ``base`` connects all remaining ranks, ``comm`` carries rows, ``control`` carries messages that
     end the job. ``spare`` carries rows after an interruption, when ``comm`` may hold messages that
-    no rank reads.
+    no rank reads. ``side`` carries messages that nobody waits for.
     """
 
     remaining: Any = MPI.COMM_WORLD  # shared by this job and later jobs of the same process
 
     def __init__(self) -> None:
         self.host = MPI.Get_processor_name()
-        self.base = self.comm = self.control = self.spare = RecoveringCommunicator.remaining
+        remaining = RecoveringCommunicator.remaining
+        self.base = self.comm = self.control = self.spare = self.side = remaining
         self.rank, self.num_ranks = self.base.rank, self.base.size
         self.local_rank, self.num_sharing = 0, 1
         self.signals, self.is_stopping, self.waited = StopSignals(), False, 0.0
-        self.original_ranks, self.lost = range(self.num_ranks), []
+        self.original_ranks, self.lost, self.absent = range(self.num_ranks), [], frozenset()
         self._first, self._hosts = self.base.group, {}
         self._given_up: list[Any] = []  # requests and communicators that MPI may still use
         self._others: list[dict[str, Any]] = []  # facts that each rank reported about itself
         self._is_recovering = self._is_settled = False
         self._speaker = 0  # the rank that tells the user how the job ends
+
+    @abstractmethod
+    def _obey(self) -> None:
+        """Raise the exception that a signal or another rank asks for."""
 
     @abstractmethod
     def _talking(self) -> AbstractContextManager[None]:
@@ -71,8 +76,8 @@ class RecoveringCommunicator(Communicator):
         self.rank, self.num_ranks, self._is_settled = self.base.rank, self.base.size, False
         self.original_ranks = MPI.Group.Translate_ranks(self.base.group, None, self._first)
         with self._talking():
-            self.comm, self.control, self.spare = (self.base.Dup() for _ in range(3))
-            for comm in (self.base, self.comm, self.control, self.spare):
+            self.comm, self.control, self.spare, self.side = (self.base.Dup() for _ in range(4))
+            for comm in (self.base, self.comm, self.control, self.spare, self.side):
                 comm.Set_errhandler(MPI.ERRORS_RETURN)  # mpi4py turns errors into exceptions
             facts = {"host": self.host, "cores": cores(), "is_stopping": self.is_stopping}
             self._others = self.all_gather(facts)
@@ -101,7 +106,7 @@ class RecoveringCommunicator(Communicator):
         self._revoke()
 
     def _revoke(self) -> NoReturn:
-        for comm in (self.base, self.comm, self.control, self.spare):
+        for comm in (self.base, self.comm, self.control, self.spare):  # see posting for ``side``
             comm.Revoke()
         raise RanksLost("ranks were lost") from None
 
@@ -125,7 +130,7 @@ class RecoveringCommunicator(Communicator):
         while True:
             if not self._is_settled:
                 self._settle(0, needs_root=True)
-            self._given_up += [self.base, self.comm, self.control, self.spare]
+            self._given_up += [self.base, self.comm, self.control, self.spare, self.side]
             RecoveringCommunicator.remaining = self.base = self.base.Shrink()
             try:
                 self._connect()

@@ -1,0 +1,151 @@
+"""Simulate a race on one device: with a deterministic clock, or in a recorded order."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+import torch
+
+from remuda.engines.base import Engine
+from remuda.engines.racing import (
+    Arrival,
+    Board,
+    Hub,
+    Pace,
+    Race,
+    Raced,
+    Runners,
+    Totals,
+    Turn,
+    next_to_send,
+    num_listeners,
+    one,
+    put,
+)
+from remuda.errors import UserError
+from remuda.tensors import trees
+from remuda.tensors.trees import Tree
+
+Posts = dict[tuple[int, int], Tree]  # by member and its complete turns
+
+
+class Simulation:
+    """A race whose turns run one after the other."""
+
+    def __init__(
+        self,
+        single: Callable[[int], Engine],  # returns an engine that hosts only this member
+        turn: Turn,
+        exchange: Hub | Board,
+        state: Race,
+        pace: Pace,
+        device: torch.device,
+    ):
+        self.single, self.turn, self.exchange, self.pace = single, turn, exchange, pace
+        self.server, members = state
+        self.rows, self.mail = trees.map(torch.clone, (members.rows, members.mail))
+        self.turns, self.seen, self.clock = (leaf.tolist() for leaf in members[2:])
+        self.totals, self.device = Totals(len(self.turns), device), device
+        self.arrivals: list[Arrival] = []
+        self.traffic: Counter[str] = Counter()
+        if isinstance(exchange, Board):
+            self.num_listeners = num_listeners(exchange.table)
+
+    def run(self, count: int) -> Raced:
+        """Run turns in the order of the simulated clock."""
+        if min(self.clock) == inf and isinstance(self.exchange, Hub):  # all busy members were lost
+            first = next_to_send(self.turns, range(len(self.turns)))
+            put(self.mail, first, self.exchange.write(self.server, first, self.turns[first]))
+            self.clock[first] = self.pace(first, self.turns[first])
+        for _ in range(count):
+            self._end_turn(self.clock.index(min(self.clock)))
+        return self._result()
+
+    def replay(
+        self, order: Sequence[Arrival], posts: Posts, later: Iterable[Arrival] = ()
+    ) -> Raced:
+        """Run turns in a recorded order. ``posts`` holds those of earlier races, and grows.
+
+        With a Board, the arrivals of later races tell which mail was in flight at the end.
+        """
+        if isinstance(self.exchange, Hub):
+            for member, facts, _ in order:
+                self._end_turn(member, target=facts[0])
+            return self._result()
+        self._keep_posts(posts)
+        for member, facts, _ in order:
+            self._read(member, facts, posts)
+            self._end_turn(member)
+            posts[member, self.turns[member]] = self._post(member)
+        missing = set(range(len(self.turns)))
+        for member, facts, _ in later:
+            if member in missing:
+                self._read(member, facts, posts)
+                missing.remove(member)
+            if not missing:
+                break
+        return self._result()
+
+    def _keep_posts(self, posts: Posts) -> None:
+        """Keep the members' present posts and those in their mail, which may be older."""
+        assert isinstance(self.exchange, Board)
+        for member, around in enumerate(self.exchange.table.tolist()):
+            posts[member, self.turns[member]] = self._post(member)
+            mail = one(self.mail, member)
+            for slot, place in enumerate(zip(around, self.seen[member], strict=True)):
+                if place not in posts:
+                    posts[place] = trees.map(lambda leaf, s=slot: leaf[:, s].clone(), mail)
+
+    def _read(self, member: int, facts: list[int], posts: Posts) -> None:
+        """Let a member work on the posts that these facts name."""
+        assert isinstance(self.exchange, Board)
+        places = list(zip(self.exchange.table[member].tolist(), facts, strict=True))
+        if any(place not in posts for place in places):
+            raise UserError(
+                "cannot continue this replay, because its checkpoint lacks messages that arrived "
+                "late in the recorded run: replay it from the first round"
+            )
+        put(self.mail, member, _join([posts[place] for place in places]))
+        self.seen[member] = list(facts)
+
+    def _end_turn(self, member: int, target: int | None = None) -> None:
+        number, now = self.turns[member], self.clock[member]
+        rows, mail = one(self.rows, member), one(self.mail, member)
+        rows, message, numbers = self.turn(self.single(member), rows, mail, number)
+        put(self.rows, member, rows)
+        self.totals.add(member, numbers)
+        self.turns[member] += 1
+        self.clock[member] = inf
+        if isinstance(self.exchange, Hub):
+            idle = [other for other, end in enumerate(self.clock) if end == inf]
+            target = next_to_send(self.turns, idle) if target is None else target
+            self.server = self.exchange.apply(self.server, member, number, message)
+            mail = self.exchange.write(self.server, target, self.turns[target])
+            put(self.mail, target, mail)
+            self.traffic.update(up=trees.num_bytes(message), down=trees.num_bytes(mail))
+            self.arrivals.append(Arrival(member, [target], now))
+        else:
+            target = member
+            self.arrivals.append(Arrival(member, self.seen[member], now))
+            post = trees.num_bytes(self._post(member))
+            self.traffic["across"] += self.num_listeners[member] * post
+            around = self.exchange.table[member].tolist()
+            self.seen[member] = [self.turns[other] for other in around]
+            put(self.mail, member, _join([self._post(other) for other in around]))
+        self.clock[target] = now + self.pace(target, self.turns[target])
+
+    def _post(self, member: int) -> Tree:
+        assert isinstance(self.exchange, Board)
+        return trees.map(torch.clone, self.exchange.post(one(self.rows, member)))
+
+    def _result(self) -> Raced:
+        turns, seen = (torch.tensor(each, device=self.device) for each in (self.turns, self.seen))
+        clock = torch.tensor(self.clock, dtype=torch.float64, device=self.device)
+        seen = seen.reshape(len(turns), -1).long()
+        members = Runners(self.rows, self.mail, turns, seen, clock)
+        return Raced(Race(self.server, members), self.totals.sums, self.arrivals, self.traffic)
+
+
+def _join(posts: list[Tree]) -> Tree:
+    """Join posts (1, ...) to the mail of one member, (1, s, ...)."""
+    return trees.map(lambda *leaves: torch.cat(leaves)[None], *posts)
