@@ -7,10 +7,12 @@ from remuda.system.choices import Choices, lazy_exports
 if TYPE_CHECKING:
     from remuda.strategies.base import Strategy
     from remuda.strategies.cellular import Cellular
+    from remuda.strategies.cellular_async import AsyncCellular
     from remuda.strategies.class_parallel import ClassParallel
     from remuda.strategies.context import Context, Metrics
     from remuda.strategies.fl_gan import FLGAN
     from remuda.strategies.md_gan import MDGAN
+    from remuda.strategies.md_gan_async import AsyncMDGAN
     from remuda.strategies.standalone import Standalone
 
 STRATEGIES: Choices[type["Strategy"]] = Choices(
@@ -18,7 +20,9 @@ STRATEGIES: Choices[type["Strategy"]] = Choices(
         "standalone": "remuda.strategies.standalone:Standalone",
         "class-parallel": "remuda.strategies.class_parallel:ClassParallel",
         "cellular": "remuda.strategies.cellular:Cellular",
+        "cellular-async": "remuda.strategies.cellular_async:AsyncCellular",
         "md-gan": "remuda.strategies.md_gan:MDGAN",
+        "md-gan-async": "remuda.strategies.md_gan_async:AsyncMDGAN",
         "fl-gan": "remuda.strategies.fl_gan:FLGAN",
     }
 )
@@ -28,7 +32,9 @@ MEMBER_NOUNS = {
     "standalone": "pair",
     "class-parallel": "class",
     "cellular": "cell",
+    "cellular-async": "cell",
     "md-gan": "worker",
+    "md-gan-async": "worker",
     "fl-gan": "worker",
 }
 
@@ -37,6 +43,8 @@ __all__ = [
     "MDGAN",
     "MEMBER_NOUNS",
     "STRATEGIES",
+    "AsyncCellular",
+    "AsyncMDGAN",
     "Cellular",
     "ClassParallel",
     "Context",
@@ -50,10 +58,12 @@ __getattr__, __dir__ = lazy_exports(
     {
         "base": ["Strategy"],
         "cellular": ["Cellular"],
+        "cellular_async": ["AsyncCellular"],
         "class_parallel": ["ClassParallel"],
         "context": ["Context", "Metrics"],
         "fl_gan": ["FLGAN"],
         "md_gan": ["MDGAN"],
+        "md_gan_async": ["AsyncMDGAN"],
         "standalone": ["Standalone"],
     },
 )

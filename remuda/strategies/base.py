@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.data.batches import Batch
+from remuda.data.batches import Batch, Batches
 from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import GAN, Pair
@@ -34,6 +34,7 @@ class Strategy(PairTraining, ABC):
 
     # If the host of some members fails, continue without them (drop) or move them to other ranks.
     on_failure: ClassVar[Literal["drop", "move"]] = "move"
+    is_asynchronous: ClassVar[bool] = False  # whether rounds are races, in which nobody waits
     # Data partitions that suit the method; data.partition = "auto" selects the first one.
     partitions: ClassVar[tuple[str, ...]]
     # Speed-ups that the paper reports. Each population size maps to (cores, speed-up).
@@ -83,15 +84,22 @@ class Strategy(PairTraining, ABC):
 
     # The method of the paper
 
+    def draw(self, batches: Batches, t: int, num_batches: int) -> Any:
+        """Return the real data that ``round`` receives in round t."""
+        return batches.draw((t - 1) * num_batches, num_batches)
+
     @abstractmethod
     def init(self, context: Context, engine: Engine) -> Any:
         """Return the state before the first round."""
 
     @abstractmethod
     def round(
-        self, context: Context, engine: Engine, state: Any, real: Batch, t: int
+        self, context: Context, engine: Engine, state: Any, real: Any, t: int
     ) -> tuple[Any, Metrics]:
-        """Run round t and return the new state and the metrics of every member."""
+        """Run round t and return the new state and the metrics of every member.
+
+        ``real`` is what ``draw`` returns.
+        """
 
     # The model. Every process calls these methods with the same noise and labels.
 
@@ -229,5 +237,6 @@ class Strategy(PairTraining, ABC):
 
 def _no_mixtures() -> UserError:
     return UserError(
-        "only runs of the strategy cellular have mixtures: train one, for instance cellular-digits"
+        "only runs of the strategies cellular and cellular-async have mixtures: train one, for "
+        "instance cellular-digits"
     )

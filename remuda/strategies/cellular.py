@@ -18,7 +18,7 @@ A round is one of these iterations. The model is the best neighbourhood's mixtur
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,9 +26,11 @@ from torch import Tensor
 from remuda.data.batches import Batch
 from remuda.data.images import to_unit
 from remuda.engines.base import Engine, Scan
+from remuda.errors import UserError
 from remuda.gan import GAN, Pair
 from remuda.gan.contest import Contest, Sides, Turns
-from remuda.population import mixture
+from remuda.population import mixture, survivors
+from remuda.population.topology import Links, read_schedule, scheduled_links
 from remuda.strategies.cellular_settings import CellularSettings
 from remuda.strategies.context import Context, Metrics
 from remuda.strategies.evolution import Evolution
@@ -53,10 +55,52 @@ class Cell(NamedTuple):
     distance: Tensor  # distance of that mixture from real images
     alive: Tensor
 
+    def centres(self) -> Sides:
+        """Return the first individuals of all cells hosted here."""
+        return trees.map(lambda leaf: leaf[:, 0], self.sides)
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of all cells hosted here, except for losses."""
+        generators, discriminators = self.sides
+        metrics = trees.map(lambda x: x.mean(1), discriminators.player.metrics())
+        return metrics | {
+            "generator_lr": generators.lr.mean(1),
+            "discriminator_lr": discriminators.lr.mean(1),
+            "mixture_distance": self.distance,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cellular(CellularSettings):
     """Cellular training; the state has one row per cell."""
+
+    schedule: str = ""  # later neighbourhoods as ROUND: NAME, ..., e.g. "51: moore, 101: none"
+    lose_every: int = 0  # rounds after which another cell is lost; one always remains; 0 = never
+
+    # From table III of the paper. The coordinator occupies one of the cores.
+    paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {
+        "2x2": (5, 8.53),
+        "3x3": (10, 13.65),
+        "4x4": (17, 15.17),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lose_every < 0:
+            raise UserError(f"strategy.lose_every must be at least 0, not {self.lose_every}")
+        read_schedule(self.schedule)
+
+    def alive(self, context: Context, size: int, t: int) -> Tensor:
+        """Return which cells are alive in round t, (cells,)."""
+        num_lost = (t - 1) // self.lose_every if self.lose_every else 0
+        return survivors(random.key(context.seed, "lose"), size, num_lost)
+
+    def links(self, context: Context, size: int, t: int) -> Links:
+        """Return the neighbourhoods of round t, padded to the largest neighbourhood of the run."""
+        kinds = {1: self.neighbourhood, **read_schedule(self.schedule)}
+        return scheduled_links(self.height, self.width, kinds, self.alive(context, size, t), t)
+
+    # The method
 
     def init(self, context: Context, engine: Engine) -> Cell:
         table, present = self.links(context, engine.size, 1)
@@ -82,14 +126,35 @@ class Cellular(CellularSettings):
         table, present = self.links(context, engine.size, t)
         here, everyone = torch.tensor(list(engine.members)), self.alive(context, engine.size, t)
         around, there, alive = (each[here].to(engine.device) for each in (table, present, everyone))
+        with engine.timed("gather"):
+            centres = engine.take(state.centres(), table)
+        sides, losses = self.iterate(context, engine, state.sides, centres, there, real, t)
+        with engine.timed("mutate"):
+            keys = random.keys(context.seed, "cells", engine.members, t, device=engine.device)
+            moved = (state.around != around).any(1, keepdim=True)
+            weights = torch.where(moved, mixture.uniform(there), state.weights)
+            mixed = Neighbourhoods(sides.generators, around, weights, there)
+            weights, distance = self.search.step(context, engine, mixed, table, real, keys)
+        state = Cell(sides, around, weights, distance, alive)
+        return state, losses | state.metrics()
+
+    def iterate(
+        self,
+        context: Context,
+        engine: Engine,
+        own: Sides,
+        centres: Sides,  # (cells, s, ...): of the neighbourhoods
+        there: Tensor,  # (cells, s): which of them exist
+        real: Batch,
+        t: int,
+    ) -> tuple[Sides, Metrics]:
+        """Run iteration t of all cells hosted here; return new individuals and mean losses."""
         keys = random.keys(context.seed, "cells", engine.members, t, device=engine.device)
         evaluation = real.images[:, 0], real.labels[:, 0]  # fitness is measured on these
         factor = self.scheduled(t, 1).get("penalty_factor", torch.ones(1)).item()
         evolution = self.evolution(context.gan, factor)
-        with engine.timed("gather"):
-            centres = engine.take(trees.map(lambda leaf: leaf[:, 0], state.sides), table)
         with engine.timed("update_genomes"):
-            chosen = engine.map(evolution.select, state.sides, centres, there, *evaluation, keys)
+            chosen = engine.map(evolution.select, own, centres, there, *evaluation, keys)
         with engine.timed("mutate"):
             chosen = engine.map(evolution.mutate, chosen, keys)
         with engine.timed("train"):
@@ -101,19 +166,8 @@ class Cellular(CellularSettings):
             opponents = evolution.opponents(centres)
             (trained, _), losses = engine.map(train, (chosen, opponents), turns)
         with engine.timed("update_genomes"):
-            sides = engine.map(
-                evolution.replace, state.sides, trained, centres, there, *evaluation, keys
-            )
-        with engine.timed("mutate"):
-            moved = (state.around != around).any(1, keepdim=True)
-            weights = torch.where(moved, mixture.uniform(there), state.weights)
-            mixed = Neighbourhoods(sides.generators, around, weights, there)
-            weights, distance = self.search.step(context, engine, mixed, table, real, keys)
-        metrics = trees.map(lambda x: x.mean(1), losses | sides.discriminators.player.metrics())
-        metrics["generator_lr"] = sides.generators.lr.mean(1)
-        metrics["discriminator_lr"] = sides.discriminators.lr.mean(1)
-        metrics["mixture_distance"] = distance
-        return Cell(sides, around, weights, distance, alive), metrics
+            sides = engine.map(evolution.replace, own, trained, centres, there, *evaluation, keys)
+        return sides, trees.map(lambda x: x.mean(1), losses)
 
     def evolution(self, gan: GAN, penalty_factor: float = 1.0) -> Evolution:
         """Return the rules that select, mutate and replace individuals."""

@@ -8,11 +8,8 @@ from torch import Tensor
 
 from remuda.errors import UserError
 from remuda.gan.contest import Drawing
-from remuda.population import survivors
-from remuda.population.topology import Links, neighbourhoods, read_schedule, scheduled_links
+from remuda.population.topology import neighbourhoods
 from remuda.strategies.base import Strategy
-from remuda.strategies.context import Context
-from remuda.tensors import random
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +24,6 @@ class CellularSettings(Strategy, ABC):
     width: int = 2  # columns, >= 1
     # von-neumann: five cells, as in the paper; moore: nine; ring: the two cells with adjacent ids.
     neighbourhood: Literal["von-neumann", "moore", "ring", "none"] = "von-neumann"
-    schedule: str = ""  # later neighbourhoods as ROUND: NAME, ..., e.g. "51: moore, 101: none"
     population: int = 1  # generators, and discriminators, in a cell, >= 1
     # How an individual's losses against the neighbourhood become its fitness.
     fitness: Literal["mean", "worst", "best"] = "mean"
@@ -45,20 +41,13 @@ class CellularSettings(Strategy, ABC):
     mixture_by: Literal["pixels", "network"] = "pixels"
     # When to draw a generator's loss from three losses: never, at its creation, at every update.
     mustangs: Drawing = "none"
-    lose_every: int = 0  # rounds after which another cell is lost; one always remains; 0 = never
 
     partitions: ClassVar[tuple[str, ...]] = ("all", "subset", "iid", "class", "dirichlet")
-    # From table III of the paper. The coordinator occupies one of the cores.
-    paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {
-        "2x2": (5, 8.53),
-        "3x3": (10, 13.65),
-        "4x4": (17, 15.17),
-    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         bounds = dict.fromkeys(("height", "width", "population", "tournament_size"), 1)
-        bounds |= dict.fromkeys(("skip_discriminator", "lr_mutation", "lose_every"), 0)
+        bounds |= dict.fromkeys(("skip_discriminator", "lr_mutation"), 0)
         for name, least in {**bounds, "mixture_samples": 2}.items():
             value = getattr(self, name)
             if not value >= least:
@@ -77,7 +66,6 @@ class CellularSettings(Strategy, ABC):
                 f"strategy.mustangs requires a loss of probabilities, and the {self.loss} loss is "
                 "not one: leave strategy.mustangs at none"
             )
-        read_schedule(self.schedule)
 
     # The size and the neighbourhoods of the population
 
@@ -104,16 +92,6 @@ class CellularSettings(Strategy, ABC):
 
     def exchange_table(self, size: int, seed: int) -> Tensor:
         return neighbourhoods(self.height, self.width, self.neighbourhood)
-
-    def alive(self, context: Context, size: int, t: int) -> Tensor:
-        """Return which cells are alive in round t, (cells,)."""
-        num_lost = (t - 1) // self.lose_every if self.lose_every else 0
-        return survivors(random.key(context.seed, "lose"), size, num_lost)
-
-    def links(self, context: Context, size: int, t: int) -> Links:
-        """Return the neighbourhoods of round t, padded to the largest neighbourhood of the run."""
-        kinds = {1: self.neighbourhood, **read_schedule(self.schedule)}
-        return scheduled_links(self.height, self.width, kinds, self.alive(context, size, t), t)
 
     # The amount of work in a round
 

@@ -2,7 +2,8 @@
 
 Cells exchange only features. Each cell samples from its own generator and receives the features of
 its neighbours' samples. It then improves its weights with one step of a (1+1)-ES. The model is the
-mixture that is closest to the real images.
+mixture that is closest to the real images. A cell that already has its neighbours' generators can
+also sample from all of them itself.
 """
 
 from dataclasses import dataclass
@@ -52,16 +53,45 @@ class MixtureSearch:
 
         ``table`` holds the neighbourhoods of all cells, including cells that other ranks host.
         """
-        num = self.num_samples
-        labels = real.labels.flatten(1)
-        labels = labels[:, torch.arange(num, device=engine.device) % labels.shape[1]]
+        labels = self.sample_labels(real)
         samples = engine.map(Partial(self.draw_samples, context), mixtures.generators, labels, keys)
-        images = to_unit(real.images.flatten(1, 2)[:, :num])
-        both = torch.cat([samples, images], 1)  # (cells, samples + real images, C, H, W)
-        features = context.features(both.flatten(0, 1)).unflatten(0, both.shape[:2])
-        features, truth = features[:, :num], features[:, num:]
+        features, truth = self.compute_features(context, samples, real)
         around = engine.take(features, table)
         return engine.map(self.improve, mixtures.weights, mixtures.present, around, truth, keys)
+
+    def step_without_exchange(
+        self,
+        context: Context,
+        engine: Engine,
+        generators: Generator,  # (cells, s, ...): those of each cell's neighbourhood
+        weights: Tensor,  # (cells, s)
+        real: Batch,
+        keys: Tensor,  # (cells, s): a cell's own key is the first one
+    ) -> tuple[Tensor, Tensor]:
+        """Run one step as above, but each cell samples from all generators of its mixture itself.
+
+        All samples of a cell have the labels of its own real images.
+        """
+        labels = self.sample_labels(real)
+        samples = engine.map(Partial(self.draw_all_samples, context), generators, labels, keys)
+        features, truth = self.compute_features(context, samples.flatten(1, 2), real)
+        around = features.unflatten(1, samples.shape[1:3])
+        present = torch.ones_like(weights, dtype=torch.bool)
+        return engine.map(self.improve, weights, present, around, truth, keys[:, 0])
+
+    def sample_labels(self, real: Batch) -> Tensor:
+        """Return the labels of the samples, (cells, samples): those of the real images."""
+        labels = real.labels.flatten(1)
+        return labels[:, torch.arange(self.num_samples, device=labels.device) % labels.shape[1]]
+
+    def compute_features(
+        self, context: Context, samples: Tensor, real: Batch
+    ) -> tuple[Tensor, Tensor]:
+        """Return the features (cells, n, d) of samples (cells, n, ...) and of real images."""
+        images = to_unit(real.images.flatten(1, 2)[:, : self.num_samples])
+        both = torch.cat([samples, images], 1)  # (cells, samples + real images, C, H, W)
+        features = context.features(both.flatten(0, 1)).unflatten(0, both.shape[:2])
+        return features[:, : samples.shape[1]], features[:, samples.shape[1] :]
 
     def draw_samples(
         self, context: Context, generators: Generator, labels: Tensor, key: Tensor
@@ -69,6 +99,16 @@ class MixtureSearch:
         """Sample from one cell's centre, with the labels of the cell's real images."""
         noise = random.normal(random.fold(key, 7), (self.num_samples, context.gan.networks.latent))
         return context.gan.sample(centre(generators), noise, labels)
+
+    def draw_all_samples(
+        self, context: Context, generators: Generator, labels: Tensor, keys: Tensor
+    ) -> Tensor:
+        """Sample from every generator of one cell's mixture, (s, n, C, H, W)."""
+        samples = []
+        for i, key in enumerate(keys):
+            one = trees.map(lambda leaf, i=i: leaf[i : i + 1], generators)
+            samples.append(self.draw_samples(context, one, labels, key))
+        return torch.stack(samples)
 
     def improve(
         self, weights: Tensor, present: Tensor, features: Tensor, truth: Tensor, key: Tensor

@@ -231,8 +231,8 @@ def test_bench_measures_each_recipe_in_its_own_process(monkeypatch):
     assert status == 3  # the status of the second recipe, after which no other is measured
     more = ["--set", "run.rounds=2"]
     assert commands == [
+        ["-m", "remuda", "bench", "cellular-async-digits", *more],
         ["-m", "remuda", "bench", "cellular-digits", *more],
-        ["-m", "remuda", "bench", "class-parallel-digits", *more],
     ]
 
 

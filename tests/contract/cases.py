@@ -30,7 +30,8 @@ NETWORKS = {
 }
 # A choice between equals may depend on the last bit, so engines are compared without choices, and
 # with mutations of mixtures that are too small to matter.
-UNDECIDED = {"cellular": dict(selection="none", replacement="always", mixture_mutation=1e-4)}
+_UNDECIDED_CELLS = dict(selection="none", replacement="always", mixture_mutation=1e-4)
+UNDECIDED = dict.fromkeys(("cellular", "cellular-async"), _UNDECIDED_CELLS)
 
 
 class Small:
@@ -65,7 +66,7 @@ class Small:
         state = self.start() if state is None else state
         metrics = []
         for t in range(start + 1, start + rounds + 1):
-            real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
+            real = self.strategy.draw(self.batches, t, self.num_batches)
             state, values = self.strategy.round(self.context, self.engine, state, real, t)
             metrics.append(values)
         return state, metrics

@@ -181,8 +181,13 @@ def test_mixtures_by_the_features_of_the_scores_with_subsets(tmp_path):
 def test_bad_input(trained, tiny, tmp_path):
     other = remuda.run(from_dict(tiny), tmp_path / "other")
     for words, sentence in {
-        ("mixture", other): "only runs of the strategy cellular have mixtures",
-        ("mixture", other, "--optimise", 3): "only runs of the strategy cellular have mixtures",
+        ("mixture", other): "only runs of the strategies cellular and cellular-async have mixtures",
+        (
+            "mixture",
+            other,
+            "--optimise",
+            3,
+        ): "only runs of the strategies cellular and cellular-async have mixtures",
         ("mixture", tmp_path): "not a run",
         ("mixture", trained, "--checkpoint", 7): "no checkpoint of round 7",
         ("mixture", trained, "--optimise", -1): "at least 1",
