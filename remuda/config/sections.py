@@ -48,6 +48,8 @@ class EngineConfig:
     on_failure: Literal["auto", "drop", "move", "stop"] = "auto"
     # mpi: move members to faster ranks after a checkpoint, if that saves more than 10 % of the time
     balance: bool = True
+    # stacked: a run folder; asynchronous rounds repeat the order that it has recorded
+    replay: str = ""
     # mpi: how often to restart a run that lost rank 0 or all ranks; 0 = never
     restarts: int = 3
     # mpi: seconds without a sign of life after which a rank or a host counts as lost, >= 2

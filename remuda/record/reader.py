@@ -18,6 +18,7 @@ from remuda.record.rounds import parse_round
 from remuda.record.scores import Score, parse_score
 
 FAILURES = "failures.jsonl"
+ARRIVALS = "arrivals.jsonl"
 OLD_FAILURES = "losses.jsonl"  # its name in older run folders
 
 
@@ -104,6 +105,13 @@ class Reader:
         """Count the complete lines of rounds.jsonl."""
         return sum(1 for _ in files.complete_lines(self.folder / "rounds.jsonl"))
 
+    def arrivals(self) -> list[tuple[int, list[list[int]]]]:
+        """Return the lines of arrivals.jsonl: a round, and [member, facts ...] of every arrival."""
+        path = self.folder / ARRIVALS
+        if not path.exists():
+            return []
+        return [(line["round"], line["arrivals"]) for line in files.read_lines(path, _parse_order)]
+
     def scores(self) -> list[Score]:
         """Return all scores in the order of their rounds.
 
@@ -168,6 +176,13 @@ def _parse_status(status: Any) -> dict[str, Any]:
     require(status, "rounds", is_whole)
     require(status, "ranks", lambda value: isinstance(value, list) and len(value) > 0)
     return status
+
+
+def _parse_order(line: Line) -> Line:
+    files.require(line, "round", files.is_whole)
+    if not isinstance(line.get("arrivals"), list):
+        raise TypeError("arrivals is not a list")
+    return line
 
 
 def _parse_failure(line: Line) -> Line:

@@ -4,6 +4,7 @@ config.toml        every setting of the run
 data.json          facts about the data that a model needs: shape, classes, image counts
 environment.json   versions, device, git revision; one entry for every start and resume
 rounds.jsonl       one JSON object per round
+arrivals.jsonl     one JSON object per asynchronous round: the order in which turns have arrived
 scores.jsonl       one JSON object per score, with its protocol
 failures.jsonl     one JSON object per failure, with the ranks that were lost
 status.json        the state of the run and of each rank; written about once a second
@@ -28,7 +29,7 @@ from remuda.errors import StoppedByFailure, UserError, resume_command
 from remuda.record import checkpoints, files
 from remuda.record.checkpoints import Leaves
 from remuda.record.facts import DataFacts
-from remuda.record.reader import FAILURES, Reader, round_of
+from remuda.record.reader import ARRIVALS, FAILURES, Reader, round_of
 from remuda.scores.base import Value
 from remuda.system import disk
 
@@ -40,6 +41,7 @@ FILES = (
     "environment.json",
     "status.json",
     "rounds.jsonl",
+    ARRIVALS,
     FAILURES,
 )
 
@@ -155,6 +157,14 @@ class Record(Reader):
         """Append a line to rounds.jsonl."""
         disk.append_lines(self.folder / "rounds.jsonl", [json.dumps(line)])
 
+    def add_arrivals(self, t: int, arrivals: Sequence[tuple[int, list[int], float]]) -> None:
+        """Append the order in which turns have arrived in round t to arrivals.jsonl."""
+        order = [[member, *facts] for member, facts, _ in arrivals]
+        seconds = [round(seconds, 4) for _, _, seconds in arrivals]
+        facts = {"round": t, "arrivals": order, "seconds": seconds}
+        line = json.dumps(facts, separators=(",", ":"))
+        disk.append_lines(self.folder / ARRIVALS, [line])
+
     def add_scores(self, t: int, values: Sequence[Value]) -> None:
         """Append the scores of a round; they replace earlier ones of the same round and name."""
         lines = [json.dumps({"round": t, **asdict(value)}) for value in values]
@@ -166,7 +176,7 @@ class Record(Reader):
 
     def forget_rounds_after(self, t: int) -> None:
         """Remove all rounds after t, with their scores and samples, because they will run again."""
-        for name in ("rounds.jsonl", "scores.jsonl"):
+        for name in ("rounds.jsonl", "scores.jsonl", ARRIVALS):
             path = self.folder / name
             if path.exists() or name == "rounds.jsonl":
                 lines = [line for line in files.read_lines(path, _with_round) if line["round"] <= t]

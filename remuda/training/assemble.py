@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
@@ -15,8 +16,10 @@ from remuda.data.batches import Batches
 from remuda.data.sources import SOURCES
 from remuda.engines import ENGINES, Communicator, Engine, Metered, SingleProcess
 from remuda.engines.mpi.spans import spans
+from remuda.engines.racing import Arrival
 from remuda.engines.stacked import Compile
 from remuda.errors import UserError
+from remuda.record import Record
 from remuda.system.devices import find_device, usable_cores
 from remuda.system.pytorch import loading_libraries, process_settings
 from remuda.system.text import Notify, ignore
@@ -87,7 +90,33 @@ def _assemble(
         num_batches=strategy.batches_per_round(sum(sizes) / size),
         member_ids=member_ids,
         spans=hosted,
+        recorded=_recorded(config),
     )
+
+
+def _recorded(config: RunConfig) -> dict[int, list[Arrival]] | None:
+    """Return the order of a recorded run that this run repeats."""
+    if not config.engine.replay:
+        return None
+    if ENGINES[config.engine.name].spans_processes or not config.strategy.is_asynchronous:
+        raise UserError(
+            "engine.replay repeats the order of an asynchronous run on one device: use "
+            "--engine stacked and an asynchronous strategy"
+        )
+    record = Record.open(config.engine.replay)
+    theirs = record.config
+    if (type(theirs.strategy), theirs.run.seed) != (type(config.strategy), config.run.seed):
+        raise UserError(
+            f"{record.folder} has another strategy or another seed than this run: use "
+            f"{record.folder / 'config.toml'} as the configuration"
+        )
+    # If members were lost, later orders belong to a smaller population.
+    last = min((line["round"] for line in record.failures() if line["members"]), default=inf)
+    return {
+        t: [Arrival(member, facts) for member, *facts in order]
+        for t, order in record.arrivals()
+        if t <= last or not theirs.run.lost
+    }
 
 
 def _batches(

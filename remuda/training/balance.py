@@ -76,11 +76,13 @@ def _slowest(hosted: Sequence[range], speeds: Sequence[float]) -> float:
 def is_possible(config: RunConfig, hosted: Sequence[range]) -> bool:
     """Return whether members may move to other ranks during the run.
 
-    The data of ranks stay where they are. In a deterministic run, results must not depend on time,
-    and the number of members on a rank may change their rounding.
+    Asynchronous members do not wait for slow ranks. The data of ranks stay where they are. In a
+    deterministic run, results must not depend on time, and the number of members on a rank may
+    change their rounding.
     """
     engine = config.engine
     is_free = engine.balance and not engine.deterministic and not config.data.is_per_rank
+    is_free = is_free and not config.strategy.is_asynchronous
     return is_free and 1 < len(hosted) < hosted[-1].stop
 
 

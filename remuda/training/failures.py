@@ -110,26 +110,30 @@ def last_words(session: Session, training: Training, done: str) -> str:
 def meet(session: Session, training: Training) -> Training:
     """Bring all ranks to the same round.
 
-    If a round is recorded, or any rank has agreed on it, all ranks have computed it. If a rank has
-    no state, all ranks start again.
+    If a round is recorded, or any rank has agreed on it, all ranks have computed it. If all have
+    computed a round that is not recorded, they record it later. If a rank has no state, all ranks
+    start again.
     """
     reached, heartbeat = training.reached, training.heartbeat
     last = -1
     if reached is not None:
         assert training.recorder is not None
         last = max(reached.round, training.recorder.written)
-    facts = [last, training.has_failures, heartbeat is not None]
+    ahead = -1 if training.result is None or training.ahead is None else training.ahead.round
+    facts = [last, training.has_failures, heartbeat is not None, ahead]
     gathered = session.communicator.all_gather(facts)
-    rounds = [t for t, _, _ in gathered]
+    rounds, aheads = [t for t, _, _, _ in gathered], [t for _, _, _, t in gathered]
     if reached is None or min(rounds) < 0:
         reached = None
     elif training.ahead is not None and training.ahead.round == max(rounds):
         reached = training.ahead
-    if not all(has_heartbeat for _, _, has_heartbeat in gathered):
+    has_result = reached is not None and set(aheads) == {max(rounds) + 1}
+    if not all(has_heartbeat for _, _, has_heartbeat, _ in gathered):
         session.heartbeats.close()
         heartbeat = None
-    training = replace(training, reached=reached, heartbeat=heartbeat, is_due=False)
-    if any(has_failures for _, has_failures, _ in gathered):
+    result = training.result if has_result else None
+    training = replace(training, reached=reached, heartbeat=heartbeat, is_due=False, result=result)
+    if any(has_failures for _, has_failures, _, _ in gathered):
         return replace(training, phase=Phase.NOTE, has_failures=True)
     return replace(training, phase=next_phase(session, training))
 
@@ -155,7 +159,7 @@ def note(session: Session, training: Training) -> Training:
     training = replace(training, num_noted=num_noted)
     if is_drop:
         return replace(training, phase=Phase.SHRINK, config=config)
-    training = replace(training, reached=None, has_failures=False)
+    training = replace(training, reached=None, result=None, has_failures=False)
     return replace(training, phase=next_phase(session, training))
 
 
@@ -183,6 +187,8 @@ def next_phase(session: Session, training: Training) -> Phase:
         return Phase.STOP
     if training.reached is None:
         return Phase.ASSEMBLE
+    if training.result is not None:
+        return Phase.RECORD
     is_last = training.reached.round >= training.config.run.rounds
     return Phase.FINISH if is_last else Phase.COMPUTE
 

@@ -1,12 +1,16 @@
 """A run that is ready to train: its data, strategy and engine."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from torch import Tensor
 
 from remuda.data.batches import Batches
 from remuda.engines import Communicator, Engine, Metered
+from remuda.engines.racing import Arrival
+from remuda.errors import UserError
 from remuda.model.model import Model
 from remuda.record import DataFacts, checkpoints
 from remuda.record.checkpoints import Checkpoint, Leaves
@@ -27,6 +31,7 @@ class Herd:
     num_batches: int  # batches of real data per member and round
     member_ids: list[int]  # by position in the population; ids do not change when ranks fail
     spans: list[range]  # by rank: the positions of the members that it hosts
+    recorded: Mapping[int, Sequence[Arrival]] | None = None  # by round: the order to repeat
 
     @property
     def num_steps(self) -> int:
@@ -88,8 +93,19 @@ class Herd:
     def step(self, state: Any, t: int) -> tuple[Any, dict[str, Tensor]]:
         """Run round t. Return the new state and the metrics of this process's members."""
         self.engine.reset()
-        real = self.batches.draw((t - 1) * self.num_batches, self.num_batches)
+        if self.recorded is not None:
+            rounds = (self.recorded[u] for u in sorted(self.recorded) if u > t)
+            self.engine.follow(self._order(t), chain.from_iterable(rounds))
+        real = self.strategy.draw(self.batches, t, self.num_batches)
         return self.strategy.round(self.context, self.engine, state, real, t)
+
+    def _order(self, t: int) -> Sequence[Arrival]:
+        assert self.recorded is not None
+        if t not in self.recorded:
+            last = max(self.recorded, default=0)
+            remedy = f"train only {last} rounds with --rounds" if last else "choose another run"
+            raise UserError(f"engine.replay has recorded no usable order for round {t}: {remedy}")
+        return self.recorded[t]
 
     def report(self, metrics: dict[str, Tensor]) -> dict[str, list[float]]:
         """Return the metrics of all members on rank 0, and an empty dict on other ranks."""

@@ -94,7 +94,7 @@ def compute(session: Session, training: Training) -> Training:
     began, waited = time.perf_counter(), communicator.waited
     with communicator.interruptible():
         state, metrics = herd.step(reached.state, t)
-    result = Result(metrics, began, waited)
+    result = Result(metrics, began, waited, herd.engine.arrivals)
     return replace(training, phase=Phase.RECORD, ahead=Position(t, state), result=result)
 
 
@@ -109,7 +109,7 @@ def record_round(session: Session, training: Training) -> Training:
     seconds = time.perf_counter() - result.began
     own = seconds - (communicator.waited - result.waited)
     timings = balance.add_round(training.timings, own, herd.engine.is_preparing)
-    training.recorder.round(ahead.round, everyone, seconds)
+    training.recorder.round(ahead.round, everyone, seconds, result.arrivals)
     agreed = communicator.max_over_ranks(training.saver.vote(ahead.round))
     t, is_due = decide(agreed)
     return replace(

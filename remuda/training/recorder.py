@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from remuda.config import RunConfig
 from remuda.engines import LostRank
+from remuda.engines.racing import Arrival
 from remuda.errors import Interrupted, UserError
 from remuda.model.model import Model
 from remuda.model.pictures import save_grid
@@ -43,8 +44,14 @@ class NoRecorder:
     def fail(self, ranks: Sequence[LostRank], members: Sequence[int], t: int, action: str) -> None:
         """Record that these ranks, which hosted these member ids, were lost after round t."""
 
-    def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
-        """Record the metrics of all members in round t."""
+    def round(
+        self,
+        t: int,
+        metrics: dict[str, list[float]],
+        seconds: float,
+        arrivals: Sequence[Arrival] = (),
+    ) -> None:
+        """Record the metrics of all members in round t, and the arrivals of a race."""
 
     def show(self, model: Model) -> None:
         """Draw the samples and compute the scores that are due after a round but missing.
@@ -160,7 +167,13 @@ class Recorder(NoRecorder):
             }
         )
 
-    def round(self, t: int, metrics: dict[str, list[float]], seconds: float) -> None:
+    def round(
+        self,
+        t: int,
+        metrics: dict[str, list[float]],
+        seconds: float,
+        arrivals: Sequence[Arrival] = (),
+    ) -> None:
         self.pictures.check()
         self.record.check_lock()
         self.stopwatch.add("rounds", seconds)
@@ -180,6 +193,8 @@ class Recorder(NoRecorder):
         }
         if routines := herd.routines():
             line["routines"] = routines
+        if arrivals:
+            self.record.add_arrivals(t, arrivals)
         self.record.add_round(line)
         self.written = t
         self.progress.round(line)

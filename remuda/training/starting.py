@@ -180,4 +180,5 @@ def shrink(session: Session, training: Training) -> Training:
     training.recorder.follow(training.config, herd)
     training.saver.follow(training.config, herd, training.attempt)
     training.recorder.begin(training.reached.round)
-    return replace(training, phase=Phase.KEEP, herd=herd, has_failures=False, timings=None)
+    phase = Phase.KEEP if training.result is None else Phase.RECORD
+    return replace(training, phase=phase, herd=herd, has_failures=False, timings=None)

@@ -1,6 +1,6 @@
 """The state of a training run as one value: its progress, and the phase that comes next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -12,6 +12,7 @@ from torch import Tensor
 from remuda.cluster.heartbeats import Heartbeat
 from remuda.config import RunConfig
 from remuda.engines import Communicator
+from remuda.engines.racing import Arrival
 from remuda.record import Record
 from remuda.system.stopwatch import Stopwatch
 from remuda.training.balance import Timings
@@ -56,6 +57,7 @@ class Result(NamedTuple):
     metrics: dict[str, Tensor]  # of this process's members
     began: float  # the start of the round on time.perf_counter's clock
     waited: float  # seconds that this process had waited for others before the round
+    arrivals: Sequence[Arrival] = ()  # of an asynchronous round, on rank 0
 
 
 class Start(NamedTuple):

@@ -141,6 +141,26 @@ def test_with_drop_the_remaining_members_continue_with_the_same_round(start):
     assert driver.phases[before:] == [*failed, *ROUND, *ROUND, Phase.FINISH]
 
 
+def test_a_failure_before_a_round_is_recorded_does_not_lose_the_round(start, monkeypatch):
+    report = Herd.report
+
+    def send_and_report(herd, metrics):
+        herd.communicator.max_over_ranks(0)
+        return report(herd, metrics)
+
+    monkeypatch.setattr(Herd, "report", send_and_report)
+    driver = start(action="drop")
+    driver.run_until(Phase.RECORD, after=1)
+    driver.communicator.event = RanksLost("ranks were lost")
+    state, before = driver.training.ahead.state, len(driver.phases)
+    driver.run_until(Phase.KEEP, after=2)
+    failed = [Phase.RECORD, Phase.MEET, Phase.NOTE, Phase.SHRINK, Phase.RECORD]
+    assert driver.phases[before:] == failed
+    assert driver.training.reached.state is state
+    driver.run()
+    assert [line["round"] for line in Record.open(driver.training.folder).rounds()] == [1, 2, 3]
+
+
 def test_ranks_meet_again_if_another_one_fails_meanwhile(start):
     driver = start(action="move")
     driver.run_until(Phase.COMPUTE, after=1)
@@ -152,14 +172,20 @@ def test_ranks_meet_again_if_another_one_fails_meanwhile(start):
 
 
 @pytest.mark.parametrize(
-    "round_of_other, reached, following",
-    [(1, 1, Phase.COMPUTE), (2, 2, Phase.COMPUTE), (-1, 0, Phase.ASSEMBLE)],
-    ids=["behind", "ahead", "without a state"],
+    "other, reached, following",
+    [
+        ([1, -1], 1, Phase.COMPUTE),  # rank 1 has recorded round 1 and computed no other
+        ([1, 2], 1, Phase.RECORD),
+        ([2, -1], 2, Phase.COMPUTE),
+        ([-1, -1], 0, Phase.ASSEMBLE),
+    ],
+    ids=["behind", "equal", "ahead", "without a state"],
 )
-def test_ranks_meet_at_a_round_that_all_have_computed(start, round_of_other, reached, following):
+def test_ranks_meet_at_a_round_that_all_have_computed(start, other, reached, following):
     driver = start()
     driver.run_until(Phase.RECORD, after=1)  # round 2 is computed, but not recorded
-    driver.communicator.others = [[round_of_other, False, True]]
+    recorded, computed = other
+    driver.communicator.others = [[recorded, False, True, computed]]
     driver.training = replace(driver.training, phase=Phase.MEET)
     driver.advance()
     assert (driver.reached, driver.training.phase) == (reached, following)
