@@ -39,6 +39,8 @@ SPECTRAL = dict(loss="hinge", lipschitz="spectral")
 PAIRED = dict(loss="relativistic", r1=0.5, r2=0.5)
 SHARED = dict(shared_generator=("input", "body", "head"), shared_discriminator=("input", "body"))
 FAMILIES = dict(families=((0, 3), (1, 4, 5)), family_generator=("normalisation",))
+# Leaves that a replay does not repeat: simulated time, and mail whose turn has not arrived yet.
+SIMULATED = {"md-gan-async": ["clock"], "cellular-async": ["clock", "runners/mail", "seen"]}
 MORE = [  # settings with other rows or other numbers of messages
     ("md-gan", 5, "mlp", dict(swap_optimizer="carry", discriminator_steps=2, num_fake_batches=1)),
     ("md-gan", 6, "mlp", dict(lose_every=1, **SCHEDULE)),
@@ -62,12 +64,13 @@ def toy_data():
     return Dataset("toy", images, labels, tuple("abcdef"))
 
 
-def train(name, make_engine, size, networks, rounds=2, **settings):
+def train(name, make_engine, size, networks, rounds=2, orders=None, **settings):
     """Train a strategy on an engine.
 
-    Return its whole state, all members' metrics, and some images, all at rank 0.
+    Return its whole state, all members' metrics, some images, and the order of the arrivals in
+    every round, all at rank 0. ``orders`` repeats an earlier order of arrivals.
     """
-    if name == "cellular":
+    if name.startswith("cellular"):
         height, width = GRIDS[size]
         settings = {"height": height, "width": width, "mixture_samples": 8, **settings}
     data = toy_data()
@@ -79,20 +82,23 @@ def train(name, make_engine, size, networks, rounds=2, **settings):
     engine = make_engine(size, strategy.grid)
     batches = Batches(data, shares, members=engine.members, batch_size=4, seed=3)
     count = strategy.batches_per_round(6)
-    state, reports = strategy.init(context, engine), []
+    state, reports, found = strategy.init(context, engine), [], []
     for t in range(1, rounds + 1):
-        real = batches.draw((t - 1) * count, count)
+        real = strategy.draw(batches, t, count)
         rows = trees.map(torch.clone, strategy.rows(state))
+        if orders is not None:
+            engine.follow(orders[t - 1])
         after, metrics = strategy.round(context, engine, state, real, t)
         assert trees.equal(rows, strategy.rows(state)), "a round does not change its arguments"
-        if t == 1:
+        found.append(engine.arrivals)
+        if t == 1 and not strategy.is_asynchronous:
             again, _ = strategy.round(context, engine, state, real, t)
             assert trees.equal(after, again), "a round can run again"
         state = after
         reports.append(engine.gather(lambda _, rows: rows, (), metrics))
     images = generate(strategy, context, engine, state)
     rows = engine.gather(lambda _, rows: rows, (), strategy.rows(state))
-    return strategy.with_rows(state, rows), reports, images
+    return strategy.with_rows(state, rows), reports, images, found
 
 
 def generate(strategy, context, engine, state):
@@ -102,7 +108,7 @@ def generate(strategy, context, engine, state):
         context=context,
         state=state,
         engine=engine,
-        communicator=getattr(engine, "communicator", SingleProcess()),
+        communicator=getattr(engine.engine, "communicator", SingleProcess()),
         facts=DataFacts(name="toy", shape=(1, 8, 8), classes=list("abcdef"), counts=[1] * 6),
         num_labels=strategy.num_labels(context.gan, engine.size),
         round=2,
@@ -116,19 +122,23 @@ def generate(strategy, context, engine, state):
 
 def check_strategy(communicator, name, size, networks, **settings):
     def mpi_engine(size, grid):
-        return MPIEngine(communicator, size, grid=grid)
+        return Metered(MPIEngine(communicator, size, grid=grid))
 
-    state, reports, images = train(name, mpi_engine, size, networks, **settings)
+    state, reports, images, orders = train(name, mpi_engine, size, networks, **settings)
     if not communicator.is_root:
         assert all(report == () for report in reports)
         return
-    expected, lines, pictures = train(
-        name, lambda size, _: Stacked(size), size, networks, **settings
+    if not any(orders):
+        orders = None
+    expected, lines, pictures, _ = train(
+        name, lambda size, _: Metered(Stacked(size)), size, networks, orders=orders, **settings
     )
     difference = (images.int() - pictures.int()).abs().max()
     assert difference <= 1, (name, size, networks, difference)  # rounding of the states
     for (leaf, a), (_, b) in zip(*map(trees.named_leaves, (expected, state)), strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype, leaf
+        if any(word in leaf for word in SIMULATED.get(name, ())):
+            continue
         assert torch.allclose(a.double(), b.double(), atol=2e-3), (name, size, networks, leaf)
     for one, other in zip(lines, reports, strict=True):
         for key in one:

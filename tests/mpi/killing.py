@@ -35,11 +35,12 @@ SETTINGS = {
     ],
     "cellular": ["strategy.height=2", "strategy.width=3", "strategy.mixture_samples=8"],
 }
+RACES = {f"{name}-async": SETTINGS[name] for name in ("md-gan", "cellular")}
 
 
 def configured(strategy, *settings):
     values = {**VALUES, "strategy": {**VALUES["strategy"], "name": strategy}}
-    return config.from_dict(config.override(values, [*SETTINGS[strategy], *settings]))
+    return config.from_dict(config.override(values, [*(SETTINGS | RACES)[strategy], *settings]))
 
 
 class Victim:
