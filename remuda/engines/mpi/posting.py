@@ -112,4 +112,5 @@ class PostingCommunicator(RecoveringCommunicator):
         super()._connect()
         self._given_up += self._posted
         self._posted, self.absent, self._revoked_at = [], frozenset(), inf
+        self.num_races = 0  # a failure may have come before some ranks began a race
         self._arriving.clear()
