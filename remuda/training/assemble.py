@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from math import inf
 from typing import Any
 
 import torch
@@ -110,13 +109,13 @@ def _recorded(config: RunConfig) -> dict[int, list[Arrival]] | None:
             f"{record.folder} has another strategy or another seed than this run: use "
             f"{record.folder / 'config.toml'} as the configuration"
         )
-    # If members were lost, later orders belong to a smaller population.
-    last = min((line["round"] for line in record.failures() if line["members"]), default=inf)
-    return {
-        t: [Arrival(member, facts) for member, *facts in order]
-        for t, order in record.arrivals()
-        if t <= last or not theirs.run.lost
-    }
+    if theirs.run.lost:
+        raise UserError(
+            f"{record.folder} has lost members, so its order cannot be repeated: choose a run "
+            "without lost members"
+        )
+    arrivals = record.arrivals()
+    return {t: [Arrival(member, facts) for member, *facts in order] for t, order in arrivals}
 
 
 def _batches(
