@@ -75,6 +75,7 @@ def test_a_lost_worker_does_not_interrupt_a_round(tmp_path):
     assert largest_gap(seconds) < 1  # usually 0.05, including the time to notice the failure
 
 
+@pytest.mark.soak
 def test_a_suspended_worker_delays_only_the_end_of_a_round(tmp_path):
     """It is suspended for longer than a round should take."""
     run, steps = tmp_path / "run", 40
@@ -96,7 +97,9 @@ def test_a_suspended_worker_delays_only_the_end_of_a_round(tmp_path):
     assert set(members) == set(range(SIZE))
 
 
-@pytest.mark.parametrize("strategy", RACES)
+@pytest.mark.parametrize(
+    "strategy", ["md-gan-async", pytest.param("cellular-async", marks=pytest.mark.soak)]
+)
 def test_a_stopped_run_resumes_and_its_order_can_be_replayed(tmp_path, strategy):
     """Turns that were in flight are computed again."""
     run = tmp_path / "run"

@@ -20,7 +20,7 @@ VALUES = {
     "networks": {"name": "dcgan", "width": 8, "latent": 8},
     "strategy": {"name": "class-parallel", "batch_size": 4, "steps_per_round": 2},
     "engine": {"device": "cpu"},
-    "run": {"rounds": 100, "members": 3, "checkpoint_every": 3, "sample_every": 7},
+    "run": {"rounds": 60, "members": 3, "checkpoint_every": 3, "sample_every": 7},
 }
 
 
@@ -67,12 +67,12 @@ def test_kill_and_resume_is_exact_again_and_again(never_stopped, trial):
     killed_and_resumed(never_stopped, f"trial-{trial}", seed=trial)
 
 
-def trained_in_a_child(folder, seconds=None, how=signal.SIGKILL):
+def trained_in_a_child(folder, seconds=None, how=signal.SIGKILL, rounds=40):
     """Train or resume a run in a forked process, which starts quickly; kill it after some time.
 
     Return the status: 0 if the run is complete, 130 if it was interrupted, -how if it was killed.
     """
-    values = {**VALUES, "run": {**VALUES["run"], "rounds": 40, "checkpoint_every": 1}}
+    values = {**VALUES, "run": {**VALUES["run"], "rounds": rounds, "checkpoint_every": 1}}
     child = os.fork()
     if child == 0:
         status = 1
@@ -112,23 +112,25 @@ def test_a_run_that_is_killed_twenty_times_is_exact(tmp_path):
     assert num_writing > 0, "no kill came while a checkpoint was written"
 
 
-@pytest.mark.parametrize("trials", [5, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("trials", [2, pytest.param(200, marks=pytest.mark.soak)])
 def test_a_stop_signal_may_come_at_any_moment(tmp_path, trials):
     """The run saves its last round and ends. A signal after the last round ends the process."""
     began, draw = time.monotonic(), random.Random(trials)
-    assert trained_in_a_child(tmp_path / "whole") == 0
+    assert trained_in_a_child(tmp_path / "whole", rounds=20) == 0
     duration, ends = time.monotonic() - began, []
     for trial in range(trials):
         run = tmp_path / f"trial-{trial}"
-        seconds = draw.uniform(0.05, 1.0) * duration
-        ends.append(trained_in_a_child(run, seconds, signal.SIGTERM))
-        if ends[-1] == 130:
+        seconds = draw.uniform(0.0, 1.0) * duration
+        if trial == 0:
+            seconds = 0.3 * duration  # certainly before the end
+        ends.append(trained_in_a_child(run, seconds, signal.SIGTERM, rounds=20))
+        if ends[-1] == 130 and (run / "config.toml").exists():
             record = Record.open(run)
             saved, rounds = record.newest()[0], record.rounds()
             assert (saved.round if saved else 0) == (rounds[-1]["round"] if rounds else 0)
-        assert trained_in_a_child(run) == 0
+        assert trained_in_a_child(run, rounds=20) == 0
         assert_same_run(tmp_path / "whole", run)
-    assert set(ends) <= {130, -signal.SIGTERM} and 130 in ends, ends
+    assert set(ends) <= {130, 0, -signal.SIGTERM} and ends[0] == 130, ends
 
 
 @pytest.mark.parametrize(
