@@ -56,7 +56,9 @@ class Arrival(NamedTuple):
     """A turn that ended."""
 
     member: int
-    facts: list[int]  # Hub: the member that received new mail because of it. Board: Runners.seen
+    # Hub: the member that received new mail because of this arrival. Board: which turn of each
+    # neighbour the mail of this turn came from, as in Runners.seen.
+    facts: list[int]
     seconds: float = 0.0  # since the start of the race; on one device, the simulated time
 
 

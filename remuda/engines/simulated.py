@@ -127,8 +127,8 @@ class Simulation:
         else:
             target = member
             self.arrivals.append(Arrival(member, self.seen[member], now))
-            post = trees.num_bytes(self._post(member))
-            self.traffic["across"] += self.num_listeners[member] * post
+            post = self.exchange.post(one(self.rows, member))
+            self.traffic["across"] += self.num_listeners[member] * trees.num_bytes(post)
             around = self.exchange.table[member].tolist()
             self.seen[member] = [self.turns[other] for other in around]
             put(self.mail, member, _join([self._post(other) for other in around]))

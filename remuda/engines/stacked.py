@@ -6,6 +6,7 @@ Verbs index tensors. ``map`` runs a loop, one ``vmap``, or a program.
 import copy
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from remuda.engines.base import Engine, Pieces, Scan, Step, factors, weighted_sum
 from remuda.engines.communicator import Communicator
+from remuda.engines.layouts import Layout, is_stacked
 from remuda.engines.programs import Program, Signature, signature
 from remuda.engines.racing import Arrival, Board, Hub, Pace, Race, Raced, Turn
 from remuda.engines.simulated import Posts, Simulation
@@ -24,13 +26,19 @@ from remuda.tensors import calculus, trees
 from remuda.tensors.functions import plain
 from remuda.tensors.trees import Tree
 
-Layout = Literal["auto", "loop", "vmap"]
 Precision = Literal["auto", "bf16", "tf32", "fp32"]
 # How the steps of a Scan or a loop run: True = compiled before the first round; "auto" = as an
 # uncompiled program until a compiled one is ready; "never" = as an uncompiled program, which a GPU
 # replays from a CUDA graph; False = step by step.
 Compile = bool | Literal["auto", "never"]
 PRECISIONS = {"bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
+
+
+@dataclass
+class Horizon:
+    """How many rounds are left, including the current one; 0 if unknown."""
+
+    rounds: int = 0
 
 
 class Stacked(Engine):
@@ -62,9 +70,9 @@ class Stacked(Engine):
         if precision == "auto":
             precision = "bf16" if self.is_on_gpu else "fp32"
         self.precision: Precision = precision
-        self.looped = layout == "loop" or (layout == "auto" and not self.is_on_gpu)
+        self.looped = not is_stacked(layout, self.device)
         self.compile: Compile = self.is_on_gpu if compile is None else compile
-        self.rounds_left = 0  # including the current round; 0 if unknown
+        self.horizon = Horizon()
         self.chunk = chunk or size
         self.notify = notify
         self.programs: dict[tuple[Hashable, Signature], Program | Upgrade] = {}
@@ -131,14 +139,19 @@ class Stacked(Engine):
         return carry, trees.map(lambda leaf: leaf.transpose(0, 1), outs)
 
     def expect(self, rounds: int) -> None:
-        self.rounds_left = rounds
+        self.horizon.rounds = rounds
         if rounds == 0:
-            for program in self.programs.values():
+            for program in self._all_programs():
                 program.cancel()
 
     @property
     def is_preparing(self) -> bool:
-        return any(program.is_preparing for program in self.programs.values())
+        return any(program.is_preparing for program in self._all_programs())
+
+    def _all_programs(self) -> list[Program | Upgrade]:
+        """Return the programs of this engine and of its engine for a single member."""
+        single = self._single.programs if self._single else {}
+        return [*self.programs.values(), *single.values()]
 
     @property
     def compiles_loops(self) -> bool:
@@ -184,8 +197,14 @@ class Stacked(Engine):
         if self._single is None:
             layout = "loop" if self.looped else "vmap"
             self._single = Stacked(
-                1, self.device, layout, compile=self.compile, precision=self.precision
+                1,
+                self.device,
+                layout,
+                compile=self.compile,
+                precision=self.precision,
+                notify=self.notify,
             )
+            self._single.horizon = self.horizon
         engine = copy.copy(self._single)
         engine.members = [member]
         return engine
@@ -231,7 +250,7 @@ class Stacked(Engine):
             return Program(functions, carry, inputs, precision, is_compiled=is_compiled)
 
         if self.compile == "auto":
-            return Upgrade(build, lambda: self.rounds_left, self._arithmetic, self.notify)
+            return Upgrade(build, lambda: self.horizon.rounds, self._arithmetic, self.notify)
         if self.compile == "never":
             return build(carry, inputs, is_compiled=False)
         self.notify("compiling; this takes about a minute the first time on a machine")

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from remuda.strategies.cellular import Cellular
     from remuda.strategies.cellular_async import AsyncCellular
     from remuda.strategies.class_parallel import ClassParallel
-    from remuda.strategies.context import Context, Metrics
+    from remuda.strategies.context import Context, Metrics, Report
     from remuda.strategies.fl_gan import FLGAN
     from remuda.strategies.md_gan import MDGAN
     from remuda.strategies.md_gan_async import AsyncMDGAN
+    from remuda.strategies.routing import Routing
     from remuda.strategies.standalone import Standalone
 
 STRATEGIES: Choices[type["Strategy"]] = Choices(
@@ -24,7 +25,9 @@ STRATEGIES: Choices[type["Strategy"]] = Choices(
         "md-gan": "remuda.strategies.md_gan:MDGAN",
         "md-gan-async": "remuda.strategies.md_gan_async:AsyncMDGAN",
         "fl-gan": "remuda.strategies.fl_gan:FLGAN",
-    }
+    },
+    group="remuda.strategies",
+    base="remuda.strategies.base:Strategy",
 )
 
 # The noun for a strategy's members; a strategy that is not listed has "members".
@@ -49,6 +52,8 @@ __all__ = [
     "ClassParallel",
     "Context",
     "Metrics",
+    "Report",
+    "Routing",
     "Standalone",
     "Strategy",
 ]
@@ -60,10 +65,11 @@ __getattr__, __dir__ = lazy_exports(
         "cellular": ["Cellular"],
         "cellular_async": ["AsyncCellular"],
         "class_parallel": ["ClassParallel"],
-        "context": ["Context", "Metrics"],
+        "context": ["Context", "Metrics", "Report"],
         "fl_gan": ["FLGAN"],
         "md_gan": ["MDGAN"],
         "md_gan_async": ["AsyncMDGAN"],
+        "routing": ["Routing"],
         "standalone": ["Standalone"],
     },
 )

@@ -19,6 +19,7 @@ from remuda.population import derangement
 from remuda.strategies.context import Context, FeatureExtractor, Metrics, pixels
 from remuda.strategies.facts import Averaging, Mixture, TrafficPlan
 from remuda.strategies.pairs import PairTraining
+from remuda.strategies.routing import Routing, by_label
 from remuda.system.text import Notify
 from remuda.tensors import random
 from remuda.tensors.trees import Tree
@@ -35,6 +36,8 @@ class Strategy(PairTraining, ABC):
     # If the host of some members fails, continue without them (drop) or move them to other ranks.
     on_failure: ClassVar[Literal["drop", "move"]] = "move"
     is_asynchronous: ClassVar[bool] = False  # whether rounds are races, in which nobody waits
+    # Metrics that may be infinite or NaN although training has not diverged.
+    may_be_undefined: ClassVar[frozenset[str]] = frozenset()
     # Data partitions that suit the method; data.partition = "auto" selects the first one.
     partitions: ClassVar[tuple[str, ...]]
     # Speed-ups that the paper reports. Each population size maps to (cores, speed-up).
@@ -48,17 +51,20 @@ class Strategy(PairTraining, ABC):
         seed: int,
         shares: Sequence[int] = (),
         features: FeatureExtractor | None = None,
+        class_counts: Sequence[Sequence[int]] = (),
     ) -> Context:
         """Return the context for these networks, images of this shape, and this seed.
 
         ``shares`` holds the number of images of each member. ``features`` maps images to the
         features that are used to compare them. The default features are the pixels.
+        ``class_counts`` holds the number of images of each member and class.
         """
         context = Context(
             gan=self.build_gan(networks, shape, num_classes),
             seed=seed,
             shares=tuple(shares),
             features=pixels if features is None else features,
+            class_counts=tuple(map(tuple, class_counts)),
         )
         self.check(context)
         return context
@@ -98,7 +104,7 @@ class Strategy(PairTraining, ABC):
     ) -> tuple[Any, Metrics]:
         """Run round t and return the new state and the metrics of every member.
 
-        ``real`` is what ``draw`` returns.
+        ``real`` is what ``draw`` returns. A ``Report`` also contains facts that are not metrics.
         """
 
     # The model. Every process calls these methods with the same noise and labels.
@@ -121,6 +127,18 @@ class Strategy(PairTraining, ABC):
         authors = self.authors(engine, state, noise, labels)
         return sample_rows(context.gan, self.generators(engine, state), authors, noise, labels)
 
+    def routing(self, context: Context, engine: Engine, state: Any) -> Routing:
+        """Describe how ``authors`` chooses members; the engine must host all of them.
+
+        Override this if the choice depends on the noise or on an image's position.
+        """
+        num_labels = self.num_labels(context.gan, engine.size)
+
+        def authors(noise: Tensor, labels: Tensor) -> Tensor:
+            return self.authors(engine, state, noise, labels)
+
+        return by_label(authors, context.gan.networks.latent, num_labels, type(self).__name__)
+
     # The size of the population
 
     @property
@@ -131,6 +149,11 @@ class Strategy(PairTraining, ABC):
     @property
     def needs_features(self) -> bool:
         """Whether images are compared with a network's features instead of their pixels."""
+        return False
+
+    @property
+    def needs_class_counts(self) -> bool:
+        """Whether ``context.class_counts`` must contain the members' numbers of images by class."""
         return False
 
     def for_classes(
@@ -150,6 +173,14 @@ class Strategy(PairTraining, ABC):
         Raise a UserError if the strategy cannot train this many members.
         """
 
+    def share_groups(self, num_members: int, requested: int) -> list[range]:
+        """Return the numbers of the shares of the data that each member uses.
+
+        ``num_members`` includes lost members, and ``requested`` is ``run.members``. If a member has
+        several shares, ``draw`` must choose one of them.
+        """
+        return [range(member, member + 1) for member in range(num_members)]
+
     def num_labels(self, gan: GAN, num_members: int) -> int:
         """Return how many labels the trained model accepts; 0 if it is unconditional."""
         return gan.num_classes if gan.networks.conditional else 0
@@ -160,6 +191,13 @@ class Strategy(PairTraining, ABC):
         If ``run.members`` is 0, the population has ``times`` members.
         """
         return self, times * max(1, members)
+
+    def shrink(self, size: int, requested: int) -> tuple[Self, int]:
+        """Return the strategy and ``run.members`` after failures that left ``size`` members.
+
+        Before the failures, ``run.members`` was ``requested``.
+        """
+        return self, size
 
     def rows(self, state: Any) -> Tree:
         """Return the part of the state that has one row per member.

@@ -32,7 +32,7 @@ from remuda.gan.contest import Contest, Sides, Turns
 from remuda.population import mixture, survivors
 from remuda.population.topology import Links, read_schedule, scheduled_links
 from remuda.strategies.cellular_settings import CellularSettings
-from remuda.strategies.context import Context, Metrics
+from remuda.strategies.context import Context, Metrics, Report
 from remuda.strategies.evolution import Evolution
 from remuda.strategies.facts import Mixture
 from remuda.strategies.mixtures import (
@@ -41,9 +41,12 @@ from remuda.strategies.mixtures import (
     centres,
     describe_mixtures,
     draw_authors,
+    mixture_routing,
 )
+from remuda.strategies.routing import Routing
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
+from remuda.tensors.trees import Tree
 
 
 class Cell(NamedTuple):
@@ -69,6 +72,10 @@ class Cell(NamedTuple):
             "mixture_distance": self.distance,
         }
 
+    def facts(self) -> dict[str, Tree]:
+        """Return the mixtures of all cells hosted here; empty slots have the weight 0."""
+        return {"mixture_weights": self.weights, "neighbours": self.around}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cellular(CellularSettings):
@@ -77,6 +84,10 @@ class Cellular(CellularSettings):
     schedule: str = ""  # later neighbourhoods as ROUND: NAME, ..., e.g. "51: moore, 101: none"
     lose_every: int = 0  # rounds after which another cell is lost; one always remains; 0 = never
 
+    # A network that breaks in training also spoils the fitness of its opponents, but is replaced.
+    may_be_undefined: ClassVar[frozenset[str]] = frozenset(
+        {"generator_fitness", "discriminator_fitness"}
+    )
     # From table III of the paper. The coordinator occupies one of the cores.
     paper_speedups: ClassVar[dict[str, tuple[int, float]]] = {
         "2x2": (5, 8.53),
@@ -128,7 +139,7 @@ class Cellular(CellularSettings):
         around, there, alive = (each[here].to(engine.device) for each in (table, present, everyone))
         with engine.timed("gather"):
             centres = engine.take(state.centres(), table)
-        sides, losses = self.iterate(context, engine, state.sides, centres, there, real, t)
+        sides, results = self.iterate(context, engine, state.sides, centres, there, real, t)
         with engine.timed("mutate"):
             keys = random.keys(context.seed, "cells", engine.members, t, device=engine.device)
             moved = (state.around != around).any(1, keepdim=True)
@@ -136,7 +147,7 @@ class Cellular(CellularSettings):
             mixed = Neighbourhoods(sides.generators, around, weights, there)
             weights, distance = self.search.step(context, engine, mixed, table, real, keys)
         state = Cell(sides, around, weights, distance, alive)
-        return state, losses | state.metrics()
+        return state, Report(results | state.metrics(), state.facts())
 
     def iterate(
         self,
@@ -148,7 +159,10 @@ class Cellular(CellularSettings):
         real: Batch,
         t: int,
     ) -> tuple[Sides, Metrics]:
-        """Run iteration t of all cells hosted here; return new individuals and mean losses."""
+        """Run iteration t of all cells hosted here.
+
+        Return the new individuals, the mean losses and the fitness of the new centres.
+        """
         keys = random.keys(context.seed, "cells", engine.members, t, device=engine.device)
         evaluation = real.images[:, 0], real.labels[:, 0]  # fitness is measured on these
         factor = self.scheduled(t, 1).get("penalty_factor", torch.ones(1)).item()
@@ -166,8 +180,10 @@ class Cellular(CellularSettings):
             opponents = evolution.opponents(centres)
             (trained, _), losses = engine.map(train, (chosen, opponents), turns)
         with engine.timed("update_genomes"):
-            sides = engine.map(evolution.replace, own, trained, centres, there, *evaluation, keys)
-        return sides, trees.map(lambda x: x.mean(1), losses)
+            sides, fitness = engine.map(
+                evolution.replace, own, trained, centres, there, *evaluation, keys
+            )
+        return sides, trees.map(lambda x: x.mean(1), losses) | fitness
 
     def evolution(self, gan: GAN, penalty_factor: float = 1.0) -> Evolution:
         """Return the rules that select, mutate and replace individuals."""
@@ -201,6 +217,9 @@ class Cellular(CellularSettings):
 
     def authors(self, engine: Engine, state: Cell, noise: Tensor, labels: Tensor) -> Tensor:
         return draw_authors(engine, state.around, state.weights, state.distance, state.alive, noise)
+
+    def routing(self, context: Context, engine: Engine, state: Cell) -> Routing:
+        return mixture_routing(engine, state.around, state.weights, state.distance, state.alive)
 
     def generators(self, engine: Engine, state: Cell) -> Pair:
         return centres(state.sides.generators)

@@ -31,8 +31,9 @@ from remuda.gan.contest import Generator, Sides
 from remuda.strategies.asynchronous import Asynchronous, Real, mean_losses
 from remuda.strategies.cellular import Cell, Cellular
 from remuda.strategies.cellular_settings import CellularSettings
-from remuda.strategies.context import Context, Metrics
+from remuda.strategies.context import Context, Metrics, Report
 from remuda.strategies.facts import Mixture
+from remuda.strategies.routing import Routing
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
 
@@ -91,7 +92,7 @@ class AsyncCellular(Asynchronous, CellularSettings):
         # Like its losses, the distance of a cell without a complete turn is reported as 0.
         distance = metrics["mixture_distance"]
         metrics["mixture_distance"] = torch.where(runners.turns > 0, distance, 0.0)
-        return State(runners, losses), metrics
+        return State(runners, losses), Report(metrics, runners.rows.facts())
 
     def turn(
         self, context: Context, real: Real, engine: Engine, cell: Cell, centres: Sides, n: int
@@ -103,7 +104,9 @@ class AsyncCellular(Asynchronous, CellularSettings):
         """
         batch, t = real.of_turn(engine.members[0], n), n + 1
         there = torch.ones_like(cell.around, dtype=torch.bool)
-        sides, losses = self.paper.iterate(context, engine, cell.sides, centres, there, batch, t)
+        sides, results = self.paper.iterate(context, engine, cell.sides, centres, there, batch, t)
+        # Not the fitness: it would be unknown for a cell without a turn in the round.
+        losses = {name: results[name] for name in LOSSES}
         generators = _with_own(sides.generators, centres.generators)
         # Each generator has the key of its cell, so that no two of them share their noise.
         around = cell.around[0].tolist()
@@ -117,6 +120,9 @@ class AsyncCellular(Asynchronous, CellularSettings):
 
     def authors(self, engine: Engine, state: State, noise: Tensor, labels: Tensor) -> Tensor:
         return self.paper.authors(engine, state.runners.rows, noise, labels)
+
+    def routing(self, context: Context, engine: Engine, state: State) -> Routing:
+        return self.paper.routing(context, engine, state.runners.rows)
 
     def generators(self, engine: Engine, state: State) -> Pair:
         return self.paper.generators(engine, state.runners.rows)

@@ -10,6 +10,7 @@ from remuda.errors import UserError
 from remuda.gan.contest import Drawing
 from remuda.population.topology import neighbourhoods
 from remuda.strategies.base import Strategy
+from remuda.strategies.context import Context
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,13 @@ class CellularSettings(Strategy, ABC):
                 f"strategy.mustangs requires a loss of probabilities, and the {self.loss} loss is "
                 "not one: leave strategy.mustangs at none"
             )
+
+    def check(self, context: Context) -> None:
+        super().check(context)
+        context.gan.stacked_losses.require(
+            "cellular strategies evaluate all pairs of a neighbourhood with vmap, so change this "
+            "operation or choose another strategy",
+        )
 
     # The size and the neighbourhoods of the population
 

@@ -10,6 +10,7 @@ from remuda.data.images import to_unit
 from remuda.engines.base import Engine
 from remuda.gan.contest import Contest, Sides, Turns
 from remuda.population.selection import FITNESSES, draw_present, fittest, tournament
+from remuda.strategies.context import Metrics
 from remuda.tensors import random, trees
 
 
@@ -78,8 +79,8 @@ class Evolution:
         images: Tensor,
         labels: Tensor,
         key: Tensor,
-    ) -> Sides:
-        """Return the fittest individuals, best first.
+    ) -> tuple[Sides, Metrics]:
+        """Return the fittest individuals, best first, and the fitness of the first ones.
 
         The candidates are the cell's own and the trained individuals, or only the trained ones.
         """
@@ -88,11 +89,10 @@ class Evolution:
         fitnesses = self._fitnesses(everyone, there, images, labels, key)
         first = self.population if self.replacement == "always" else 0
         last = 2 * self.population
-        kept = [
-            trees.row(side, first + fittest(fitness[first:last], self.population))
-            for side, fitness in zip(candidates, fitnesses, strict=True)
-        ]
-        return Sides(*kept)
+        places = [first + fittest(fitness[first:last], self.population) for fitness in fitnesses]
+        kept = map(trees.row, candidates, places)
+        best = [fitness[place][0] for fitness, place in zip(fitnesses, places, strict=True)]
+        return Sides(*kept), {"generator_fitness": best[0], "discriminator_fitness": best[1]}
 
     def _everyone(self, own: Sides, centres: Sides, present: Tensor) -> tuple[Sides, Tensor]:
         """Join a cell's individuals and its neighbours' centres; also return which are present."""

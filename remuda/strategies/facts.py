@@ -3,6 +3,8 @@
 import math
 from typing import NamedTuple
 
+from remuda.tensors.codecs import UNCOMPRESSED, Compressor
+
 
 class TrafficPlan(NamedTuple):
     """The settings that decide how much MD-GAN and FL-GAN send."""
@@ -11,6 +13,10 @@ class TrafficPlan(NamedTuple):
     epochs: int = 1  # local epochs between two swaps or averagings
     swaps: bool = True  # whether discriminators are swapped at all
     epochs_per_round: int = 1  # local epochs in a round
+    num_active: int = 0  # workers that take part in an iteration; 0 = all
+    down: Compressor = UNCOMPRESSED  # of messages from the server to members
+    up: Compressor = UNCOMPRESSED  # of messages from members to the server
+    across: Compressor = UNCOMPRESSED  # of messages from members to members
 
 
 class Averaging(NamedTuple):

@@ -11,12 +11,17 @@ for Distributed Datasets", IPDPS 2019, algorithm 1.
     server            backpropagate the mean of all F_n through G, and update G with Adam
     worker -> worker  D_n            every E local epochs, along a random derangement
 
-A round is one pass over a worker's data, or ``steps_per_round`` of these iterations.
+With ``discriminators`` = M < N, as section VII-4 proposes, a member is a discriminator and serves a
+group of workers: between two swaps, it visits one worker of the group (see ``md_gan_visits``).
+
+A round is one pass over a worker's data, or ``steps_per_round`` of these iterations. All three
+messages can be compressed, as section VII-2 suggests (see ``compression``).
 """
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,16 +32,15 @@ from remuda.engines.base import Engine
 from remuda.errors import UserError
 from remuda.gan import Overrides, Pair, Player
 from remuda.gan.overrides import NO_OVERRIDES
-from remuda.networks.layers import one_hot
 from remuda.population import derangement, survivors
-from remuda.strategies.base import Strategy
-from remuda.strategies.context import Context, Metrics
+from remuda.strategies.context import Context, Metrics, Report
 from remuda.strategies.facts import TrafficPlan
+from remuda.strategies.md_gan_feedback import FeedbackRules, Message
 from remuda.strategies.md_gan_inputs import Iteration, draw_iterations, update_keys
+from remuda.strategies.md_gan_visits import Visiting
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
-
-WORKERS = 10  # as in most of the paper's experiments
+from remuda.tensors.trees import Tree
 
 
 class Server(NamedTuple):
@@ -44,6 +48,7 @@ class Server(NamedTuple):
 
     generator: Player
     average: dict[str, Tensor]
+    kept: Tensor | tuple[()] = ()  # during a round: how much of each worker's feedback was used
 
 
 class State(NamedTuple):
@@ -51,39 +56,41 @@ class State(NamedTuple):
 
     server: Server
     workers: Player  # rows: the discriminators
+    memory: Tree = ()  # rows: what compression removed from the last feedback; empty: nothing
 
 
 @dataclass(frozen=True, kw_only=True)
-class MDGAN(Strategy):
+class MDGAN(FeedbackRules, Visiting):
     """MD-GAN; ``discriminator_steps`` is the paper's L. All L steps use the same two batches."""
 
     # k in the paper, from 1 to the number of members; log: the integer part of log2(members).
     num_fake_batches: int | Literal["log"] = "log"
-    swap_every: int = 1  # E in the paper: rounds between swaps of discriminators; 0 = never
-    # What happens to Adam's moments in a swap: keep them on the worker, move them with D, or reset.
-    swap_optimizer: Literal["keep", "carry", "reset"] = "keep"
     lose_every: int = 0  # rounds after which another member is lost; one always remains; 0 = never
+    same_start: bool = True  # whether all discriminators start with the same weights
 
     on_failure: ClassVar[Literal["drop", "move"]] = "drop"  # data never leave their members
     partitions: ClassVar[tuple[str, ...]] = ("iid", "class", "dirichlet", "subset")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("swap_every", "lose_every"):
-            if getattr(self, name) < 0:
-                raise UserError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
+        self._check_not_negative("lose_every")
         k = self.num_fake_batches
         if k != "log" and k < 1:
             raise UserError(f'strategy.num_fake_batches must be "log" or at least 1, not {k}')
 
     def num_members(self, requested: int, num_classes: int) -> int:
-        size = requested or WORKERS
-        if self.num_batches(size) > size:
+        size = self.num_discriminators(requested)
+        enlarge = partial(self.enlarged, requested)
+        num_batches = self.num_batches(size)
+        if num_batches > size:
             raise UserError(
-                f"strategy.num_fake_batches={self.num_fake_batches} is more than the {size} "
-                "members, but every batch needs a worker that returns feedback: lower "
-                "strategy.num_fake_batches or raise run.members"
+                f"strategy.num_fake_batches={num_batches} is more than the {size} members, but "
+                "every batch needs a worker that returns feedback: set "
+                f"strategy.num_fake_batches={size}, or {enlarge(num_batches)}"
             )
+        # With log, a larger population would have more batches.
+        remedy = "" if self.num_fake_batches == 1 else "strategy.num_fake_batches=1"
+        self.check_liars(size, size // num_batches, remedy=remedy, enlarge=enlarge)
         return size
 
     def num_batches(self, size: int) -> int:
@@ -102,40 +109,58 @@ class MDGAN(Strategy):
         return steps
 
     def traffic_plan(self, num_workers: int) -> TrafficPlan:
+        num_active = min(self.discriminators, num_workers)
         return TrafficPlan(
-            num_fake_batches=self.num_batches(num_workers),
+            num_fake_batches=self.num_batches(num_active or num_workers),
             epochs=self.swap_every or 1,
             swaps=self.swap_every > 0,
+            num_active=num_active,
+            down=self.down,
+            up=self.up,
+            across=self.across,
         )
 
     def init(self, context: Context, engine: Engine) -> State:
-        """Return the first state, in which all workers have the same weights."""
+        """Return the first state."""
         first = self.first_pair(context)
         server = trees.to(Server(first.generator, first.average), engine.device)
-        workers = engine.create(lambda member: self.copy_pair(context, first, member).discriminator)
-        return State(server, workers)
+        if self.same_start:
+            workers = engine.create(
+                lambda member: self.copy_pair(context, first, member).discriminator
+            )
+        else:
+            workers = self.new_pairs(context, engine).discriminator
+        shape = len(engine.members), self.batch_size, *context.gan.shape
+        return State(server, workers, self.new_memory(torch.zeros(shape, device=engine.device)))
 
     def round(
         self, context: Context, engine: Engine, state: State, real: Batch, t: int
     ) -> tuple[State, Metrics]:
         alive = self.alive(context, engine.size, t)
+        real = self.with_false_labels(context, engine, real)
         iterations = self.iterations(context, engine, real, alive, t)
+        state = state._replace(server=self.start_counting(engine, state.server))
         state, losses = engine.loop(Partial(self.iterate, context), state, iterations)
+        server, counts = self.stop_counting(engine, state.server, len(iterations.labels))
+        state, facts = state._replace(server=server), {}
         if self.swap_every and t % self.swap_every == 0:
             source = derangement(random.key(context.seed, "swap", t), alive)
             state = state._replace(workers=self.swap(engine, state.workers, source))
-        return state, trees.map(lambda x: x.mean(0), losses) | state.workers.metrics()
+            facts = self.swap_facts(engine, source)
+        losses = trees.map(lambda x: x.mean(0), losses)
+        return state, Report(losses | counts | state.workers.metrics(), facts)
 
     def iterate(
         self, context: Context, engine: Engine, state: State, now: Iteration
     ) -> tuple[State, Metrics]:
         """Run one global iteration: lines 4 to 10 and 27 to 40 of algorithm 1."""
-        fakes = engine.scatter(
-            lambda server: self.generate_batches(context, server, now), state.server
+        fakes = self.scatter(
+            engine, lambda server: self.generate_batches(context, server, now), state.server
         )
         overrides = NO_OVERRIDES._replace(**now.scheduled)
-        workers, feedback, losses = engine.map(
-            lambda *worker: self.compute_feedback(context, *worker, overrides=overrides),
+        workers, message, losses = engine.map(
+            lambda lies, *worker: self.send_feedback(context, lies, *worker, overrides=overrides),
+            now.lies,
             state.workers,
             fakes,
             now.fake_labels,
@@ -143,12 +168,15 @@ class MDGAN(Strategy):
             now.labels,
             now.keys,
         )
-        server = engine.gather(
-            lambda server, feedback: self.apply_feedback(context, server, now, feedback),
+        server, memory = self.gather(
+            engine,
+            lambda server, *message: self.apply_feedback(context, server, now, Message(*message)),
             state.server,
-            feedback,
+            message.feedback,
+            state.memory,
+            message.outputs,
         )
-        return State(server, workers), losses
+        return State(server, workers, memory), losses
 
     # Functions of the server
 
@@ -160,24 +188,35 @@ class MDGAN(Strategy):
         return batches[now.places] if len(now.noise) > 1 else batches[now.places[:, :1]]
 
     def apply_feedback(
-        self, context: Context, server: Server, now: Iteration, feedback: Tensor
+        self, context: Context, server: Server, now: Iteration, message: Message
     ) -> Server:
-        """Backpropagate the mean of the feedback (N, b, ...), and update the generator."""
-        generator, average = server
+        """Backpropagate the combined feedback (N, b, ...), and update the generator."""
+        generator, average, kept = server
         noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
         _, buffers, pull = context.gan.generate(generator, noise, classes)
-        # (k, N): the weight of each worker's feedback in the gradient for each batch.
-        shares = one_hot(now.places[:, 0], len(now.noise)).T * now.weights
-        # A weight of 0 is not enough for lost workers: if they diverged, 0 times NaN is NaN.
-        is_alive = (now.weights > 0).reshape(-1, *[1] * (feedback.ndim - 1))
-        feedback = torch.where(is_alive, feedback, 0.0)
-        gradients = torch.einsum("kn,n...->k...", shares, feedback)
+        gradients, used = self.combine(message, now)
         generator = generator._replace(buffers=buffers)
         gradients, overrides = pull(gradients.flatten(0, 1)), NO_OVERRIDES._replace(**now.scheduled)
         generator = context.gan.apply_gradients(generator, gradients, overrides)
-        return Server(generator, context.gan.update_average(average, generator, overrides))
+        average = context.gan.update_average(average, generator, overrides)
+        return Server(generator, average, trees.map(torch.add, kept, used))
 
     # Functions of one worker
+
+    def send_feedback(
+        self,
+        context: Context,
+        lies: tuple[Tensor, ...],
+        worker: Player,
+        *inputs: Tensor,
+        overrides: Overrides,
+    ) -> tuple[Player, Message, Metrics]:
+        """Compute the feedback and return what the worker sends, which is false if it lies."""
+        trained, message, losses = self.compute_feedback(
+            context, worker, *inputs, overrides=overrides
+        )
+        trained, message = self.sent(lies, worker, trained, message)
+        return trained, message, losses
 
     def compute_feedback(
         self,
@@ -189,7 +228,7 @@ class MDGAN(Strategy):
         labels: Tensor,
         keys: Tensor,
         overrides: Overrides = NO_OVERRIDES,
-    ) -> tuple[Player, Tensor, Metrics]:
+    ) -> tuple[Player, Message, Metrics]:
         """Train the discriminator for L steps on X_d, then return the feedback on X_g.
 
         The feedback is the gradient of the generator's loss with respect to the images of X_g.
@@ -203,21 +242,13 @@ class MDGAN(Strategy):
             )
             losses.append(loss)
         own = real, labels  # losses that pair images compare X_g with the worker's own images
-        worker, feedback, loss = gan.feedback(worker, x_g, fake_labels[0], real=own)
+        worker, feedback, loss, outputs = gan.feedback_and_outputs(
+            worker, x_g, fake_labels[0], real=own
+        )
         metrics = {"discriminator_loss": torch.stack(losses).mean(), "generator_loss": loss}
-        return worker, feedback, metrics
+        return worker, Message(feedback, () if self.forgive == "none" else outputs), metrics
 
-    # Exchanges between workers
-
-    def swap(self, engine: Engine, workers: Player, source: Tensor) -> Player:
-        """Move every discriminator to another worker."""
-        if self.swap_optimizer == "carry":
-            return engine.take(workers, source)
-        params, buffers = engine.take((workers.params, workers.buffers), source)
-        moments = workers.moments
-        if self.swap_optimizer == "reset":
-            moments = trees.map(torch.zeros_like, moments)
-        return Player(params, buffers, moments)
+    # The inputs of a round
 
     def alive(self, context: Context, size: int, t: int) -> Tensor:
         """Return which workers are alive in round t, (N,)."""
@@ -231,15 +262,17 @@ class MDGAN(Strategy):
         num_steps, k = real.labels.shape[1], self.num_batches(engine.size)
         keys = update_keys(context.seed, engine, t, num_steps, self.discriminator_steps)
         scheduled = self.scheduled(t, num_steps, num_batches=k)
-        return draw_iterations(context, engine, real, alive, t, k, keys, scheduled)
+        drawn = draw_iterations(context, engine, real, alive, t, k, keys, scheduled)
+        return drawn._replace(lies=self.lies(context, engine, t, num_steps))
 
     # The state and the model
 
-    def rows(self, state: State) -> Player:
-        return state.workers
+    def rows(self, state: State) -> Tree:
+        return state.workers, state.memory
 
-    def with_rows(self, state: State, rows: Player) -> State:
-        return state._replace(workers=rows)
+    def with_rows(self, state: State, rows: Tree) -> State:
+        workers, memory = rows or ((), ())
+        return state._replace(workers=workers, memory=memory)
 
     def resize(self, old_size: int, size: int) -> list[int | None]:
         """Give each new worker a copy of another worker's discriminator, as in section IV-A."""
@@ -248,12 +281,17 @@ class MDGAN(Strategy):
                 "strategy.lose_every removes the members that the run started with, one after the "
                 "other: leave run.members as it was"
             )
+        if self.discriminators and size != old_size:
+            raise UserError(
+                f"strategy.discriminators={self.discriminators} fixes the number of members, "
+                f"so {size} cannot train: start a new run"
+            )
         return [worker % old_size for worker in range(size)]
 
     def authors(self, engine: Engine, state: State, noise: Tensor, labels: Tensor) -> Tensor:
         return torch.zeros_like(labels)
 
-    def generators(self, engine: Engine, state: State) -> Pair:
+    def generators(self, engine: Engine, state: Any) -> Pair:
         """Return the server's generator as row 0; no other process has it."""
         return engine.gather(
             lambda server: trees.stack([Pair(server.generator, server.generator, server.average)]),

@@ -30,9 +30,10 @@ from remuda.gan import Pair, Player
 from remuda.gan.overrides import NO_OVERRIDES
 from remuda.population import derangement
 from remuda.strategies.asynchronous import Asynchronous, Real, mean_losses
-from remuda.strategies.context import Context, Metrics
+from remuda.strategies.context import Context, Metrics, Report
 from remuda.strategies.facts import TrafficPlan
-from remuda.strategies.md_gan import MDGAN, WORKERS
+from remuda.strategies.md_gan import MDGAN
+from remuda.strategies.md_gan_visits import WORKERS
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
 from remuda.tensors.trees import Tree
@@ -141,9 +142,10 @@ class AsyncMDGAN(Asynchronous):
     def round(
         self, context: Context, engine: Engine, state: State, real: Real, t: int
     ) -> tuple[State, Metrics]:
-        server, workers = state
+        (server, workers), facts = state, {}
         if self.swap_every:  # before the race: if a rank is lost during the race, no work is lost
-            workers = self.swap(context, engine, workers, self.swap_every * real.num_batches, t)
+            due_after = self.swap_every * real.num_batches
+            workers, facts = self.swap(context, engine, workers, due_after, t)
         before, since_swap, losses = workers
         count = engine.size * real.num_batches
         first = server.updates if server else torch.tensor(0)
@@ -159,7 +161,7 @@ class AsyncMDGAN(Asynchronous):
         turned, losses = mean_losses(raced, before, losses)
         workers = Workers(runners, since_swap + (runners.turns - before.turns), losses)
         metrics = losses | turned | runners.rows.metrics()
-        return State(server, workers), metrics
+        return State(server, workers), Report(metrics, facts)
 
     # Functions of the server
 
@@ -220,7 +222,7 @@ class AsyncMDGAN(Asynchronous):
         t, step = divmod(n, real.num_batches)  # schedules follow the worker's own turns
         scheduled = trees.row(self.scheduled(t + 1, real.num_batches), step)
         overrides = NO_OVERRIDES._replace(**trees.to(scheduled, engine.device))
-        worker, feedback, losses = engine.map(
+        worker, message, losses = engine.map(
             lambda *each: self.paper.compute_feedback(context, *each, overrides=overrides),
             worker,
             task.fakes,
@@ -229,26 +231,30 @@ class AsyncMDGAN(Asynchronous):
             labels[:, 0],
             random.fold(keys[:, None], numbers),
         )
-        return worker, (feedback, task.key, task.version), losses
+        return worker, (message.feedback, task.key, task.version), losses
 
     # Exchanges between workers
 
     def swap(
         self, context: Context, engine: Engine, workers: Workers, due_after: int, t: int
-    ) -> Workers:
-        """Swap the discriminators of workers that have made enough turns since their last swap."""
+    ) -> tuple[Workers, dict[str, Tree]]:
+        """Swap the discriminators of workers that have made enough turns since their last swap.
+
+        Also return who has received whose discriminator, if any have moved.
+        """
         everyone = torch.arange(engine.size).expand(engine.size, -1)
         since = trees.row(engine.take(workers.since_swap, everyone), 0).cpu()
         is_due = since >= due_after
         if is_due.sum() < 2:
-            return workers
+            return workers, {}
         source = derangement(random.key(context.seed, "swap", t), is_due)
         swapped = self.paper.swap(engine, workers.runners.rows, source)
         here = is_due[list(engine.members)].to(engine.device)
-        return workers._replace(
+        workers = workers._replace(
             runners=workers.runners._replace(rows=swapped),
             since_swap=torch.where(here, 0, workers.since_swap),
         )
+        return workers, self.paper.swap_facts(engine, source)
 
     # The state and the model
 
@@ -265,8 +271,4 @@ class AsyncMDGAN(Asynchronous):
         return torch.zeros_like(labels)
 
     def generators(self, engine: Engine, state: State) -> Pair:
-        """Return the server's generator as row 0; no other process has it."""
-        return engine.gather(
-            lambda server: trees.stack([Pair(server.generator, server.generator, server.average)]),
-            state.server,
-        )
+        return self.paper.generators(engine, state)

@@ -23,6 +23,7 @@ class Iteration(NamedTuple):
     places: Tensor  # (N, 2): which of the k batches are each worker's X_g and X_d
     weights: Tensor  # (N,): the weight of each worker's feedback; all weights sum to 1
     scheduled: dict[str, Tensor]  # values of Overrides; empty without a schedule
+    lies: tuple[Tensor, ...] = ()  # (n,) each: who falsifies feedback, and keys; empty if nobody
 
 
 def draw_iterations(

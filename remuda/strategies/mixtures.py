@@ -20,6 +20,7 @@ from remuda.gan.contest import Generator
 from remuda.population import mixture
 from remuda.strategies.context import Context
 from remuda.strategies.facts import Mixture
+from remuda.strategies.routing import Routing
 from remuda.tensors import random, trees
 from remuda.tensors.functions import Partial
 
@@ -176,11 +177,26 @@ def draw_authors(
     engine: Engine, around: Tensor, weights: Tensor, distance: Tensor, alive: Tensor, noise: Tensor
 ) -> Tensor:
     """Draw, for each row of noise, a cell from the best mixture; the tables have a row per cell."""
+    cells, weights = _best(engine, around, weights, distance, alive)
+    return cells[mixture.draw(weights, noise)]
+
+
+def mixture_routing(
+    engine: Engine, around: Tensor, weights: Tensor, distance: Tensor, alive: Tensor
+) -> Routing:
+    """Describe ``draw_authors``."""
+    cells, weights = _best(engine, around, weights, distance, alive)
+    return Routing("noise", tuple(cells.tolist()), tuple(weights.tolist()))
+
+
+def _best(
+    engine: Engine, around: Tensor, weights: Tensor, distance: Tensor, alive: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the cells of the best mixture (s,) and their weights."""
     everyone = torch.arange(engine.size).expand(engine.size, -1)
     distance, alive = trees.row(engine.take((distance, alive), everyone), 0)
     best = torch.full((engine.size,), best_mixture(distance, alive))
-    around, weights = trees.row(engine.take((around, weights), best), 0)
-    return around[mixture.draw(weights, noise)]
+    return trees.row(engine.take((around, weights), best), 0)
 
 
 def best_mixture(distance: Tensor, alive: Tensor) -> int:

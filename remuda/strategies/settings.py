@@ -10,10 +10,7 @@ from remuda.errors import UserError
 from remuda.gan import GAN, LOSSES, Adam
 from remuda.gan.schedules import Annealing, Schedule, decay
 from remuda.networks import Networks
-
-LossName = Literal[
-    "non-saturating", "minimax", "least-squares", "wasserstein", "hinge", "relativistic"
-]
+from remuda.system.text import suggestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +21,8 @@ class Settings:
     # Generator updates per round, >= 0; 0 = one pass over a share of the data of average size.
     steps_per_round: int = 0
     discriminator_steps: int = 1  # discriminator updates per generator update, >= 1
-    loss: LossName = "non-saturating"
+    # non-saturating, minimax, least-squares, wasserstein, hinge, relativistic, or your own
+    loss: str = "non-saturating"
     # auto: penalty for the wasserstein loss, none for the others.
     lipschitz: Literal["auto", "none", "clip", "penalty", "spectral", "spectral-both"] = "auto"
     clip: float = 0.01  # lipschitz = clip: bound on the critic's weights, > 0
@@ -92,6 +90,9 @@ class Settings:
                 "strategy.penalty_every must be at most strategy.batch_size, which is "
                 f"{self.batch_size}, not {self.penalty_every}"
             )
+        if self.loss not in LOSSES:
+            hint = suggestion(self.loss, LOSSES)
+            raise UserError(f"strategy.loss={self.loss!r} is unknown: {hint}")
         loss = LOSSES[self.loss]
         if self.label_smoothing and not loss.has_targets:
             raise UserError(

@@ -18,8 +18,7 @@ from remuda.networks.groups import GROUPS, tensor_groups
 from remuda.population.families import find_families, join_nearest
 from remuda.strategies.base import Strategy
 from remuda.strategies.context import Context
-from remuda.system.choices import suggestion
-from remuda.system.text import Notify
+from remuda.system.text import Notify, suggestion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ def value_and_grad(fn: Callable[[Tree], tuple[Tensor, Any]], at: Tree) -> tuple[
     with torch.enable_grad():
         point = _leaf(at)
         value, aux = fn(point)
-        gradients = torch.autograd.grad(value, trees.leaves(point))
+        gradients = _gradients(value, point)
     return value.detach(), _detached(aux), _like(at, gradients)
 
 
@@ -80,7 +80,7 @@ def vjp(
         y, aux = fn(point)
 
     def pull_back(gradient: Tensor) -> Tree:
-        return _like(at, torch.autograd.grad(y, trees.leaves(point), gradient))
+        return _like(at, _gradients(y, point, gradient))
 
     return y.detach(), _detached(aux), pull_back
 
@@ -92,6 +92,13 @@ def gradient(fn: Callable[[Tree], Tensor], at: Tree) -> Tree:
     with torch.enable_grad():
         point = _leaf(at)
         return _like(at, torch.autograd.grad(fn(point), trees.leaves(point), create_graph=True))
+
+
+def _gradients(y: Tensor, point: Tree, weights: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Return the gradients; they are 0 for leaves that y does not depend on, as in torch.func."""
+    return torch.autograd.grad(
+        y, trees.leaves(point), weights, allow_unused=True, materialize_grads=True
+    )
 
 
 def _repeat(result: tuple[Tensor, Any]) -> tuple[Tensor, tuple[Tensor, Any]]:

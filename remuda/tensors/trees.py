@@ -55,6 +55,31 @@ def stack(trees: list[Tree]) -> Tree:
     return map(lambda *members: torch.stack(members), *trees)
 
 
+def flatten_rows(rows: Tree) -> Tensor:
+    """Return all floating-point numbers of every row as one matrix (rows, d)."""
+    floating = [leaf for leaf in leaves(rows) if leaf.is_floating_point()]
+    return torch.cat([leaf.reshape(len(leaf), -1) for leaf in floating], 1)
+
+
+def unflatten_rows(like: Tree, numbers: Tensor) -> Tree:
+    """Return the rows with their floating-point numbers replaced by those of a matrix (rows, d)."""
+    place = 0
+
+    def replaced(leaf: Tensor) -> Tensor:
+        nonlocal place
+        if not leaf.is_floating_point():
+            return leaf
+        start, place = place, place + leaf[0].numel()
+        return numbers[:, start:place].reshape(leaf.shape).to(leaf.dtype)
+
+    return map(replaced, like)
+
+
+def where(condition: Tensor, first: Tree, second: Tree) -> Tree:
+    """Return the first tree where the condition is true, or else the second one."""
+    return map(lambda a, b: torch.where(condition, a, b), first, second)
+
+
 def row(rows: Tree, i: int | Tensor) -> Tree:
     """Return row i of every leaf as a view, or copies of several rows if i is a tensor."""
     return map(lambda leaf: leaf[i], rows)

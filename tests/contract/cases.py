@@ -8,6 +8,7 @@ from remuda.data.config import DataConfig
 from remuda.engines import Metered, Stacked
 from remuda.networks import ACGANMLP, DCGAN, MLP, R3GAN, SAGAN
 from remuda.strategies import STRATEGIES
+from remuda.strategies.context import facts_of
 from remuda.tensors import trees
 from tests.networks.small import small as small_networks
 
@@ -37,19 +38,21 @@ UNDECIDED = dict.fromkeys(("cellular", "cellular-async"), _UNDECIDED_CELLS)
 class Small:
     """A strategy with everything it needs to run some rounds on toy data."""
 
-    def __init__(self, data, strategy, engine, networks="mlp", seed=3, **settings):
+    def __init__(self, data, strategy, engine, networks="mlp", seed=3, members=0, **settings):
         num_classes = len(data.classes)
         self.strategy = STRATEGIES[strategy](batch_size=4, steps_per_round=2, **settings)
         pair = NETWORKS[networks] if networks in NETWORKS else small_networks(networks, latent=6)
         self.context = self.strategy.prepare(pair, data.shape, num_classes, seed)
-        size = self.strategy.num_members(0, num_classes)
+        size = self.strategy.num_members(members, num_classes)
         self.engine = ENGINES[engine](size)
         config = DataConfig(partition=self.strategy.partitions[0])
-        shares = partition(data.labels, size, config, num_classes, seed)
+        groups = self.strategy.share_groups(size, members)
+        shares = partition(data.labels, groups[-1].stop, config, num_classes, seed)
         self.batches = Batches(
             data,
             shares,
             members=self.engine.members,
+            groups=groups,
             batch_size=4,
             seed=seed,
             device=self.engine.device,
@@ -72,6 +75,11 @@ class Small:
         return state, metrics
 
 
+def facts(metrics):
+    """Return the facts that a strategy has added to its metrics, by name."""
+    return dict(trees.named_leaves(facts_of(metrics)))
+
+
 def assert_pure(small, state, start):
     """Run the next round twice from a state: it leaves the state intact, and repeats exactly."""
     before = trees.map(torch.clone, state)
@@ -85,3 +93,7 @@ def assert_reported(small, metrics):
     """Check that every member reports finite numbers."""
     for name, values in metrics.items():
         assert values.shape == (small.engine.size,) and values.isfinite().all(), name
+    for name, values in facts(metrics).items():
+        assert len(values) == small.engine.size and values.isfinite().all(), name
+        if not values.is_floating_point():
+            assert ((values >= 0) & (values < small.engine.size)).all(), f"{name} are positions"

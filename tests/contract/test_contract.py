@@ -8,7 +8,15 @@ from remuda.gan import LOSSES
 from remuda.networks import NETWORKS as FAMILIES
 from remuda.strategies import MEMBER_NOUNS, STRATEGIES
 from remuda.tensors import trees
-from tests.contract.cases import ENGINES, NETWORKS, UNDECIDED, Small, assert_pure, assert_reported
+from tests.contract.cases import (
+    ENGINES,
+    NETWORKS,
+    UNDECIDED,
+    Small,
+    assert_pure,
+    assert_reported,
+    facts,
+)
 from tests.networks.small import shrink_acgans
 
 # What Metered adds does not depend on the networks, so one of them is enough.
@@ -65,6 +73,10 @@ def test_engines_agree_to_rounding(toy_data, strategy, engine, networks):
         assert torch.allclose(a.double(), b.double().cpu(), atol=2e-3), name
     for one, other in zip(expected, metrics, strict=True):
         assert all(torch.allclose(one[name], other[name].cpu(), atol=2e-3) for name in one)
+        found = facts(other)
+        assert facts(one).keys() == found.keys()
+        for name, values in facts(one).items():
+            assert torch.allclose(values.double(), found[name].double().cpu(), atol=2e-3), name
 
 
 def test_seeds_matter_and_repeat(toy_data, strategy, engine):
@@ -150,3 +162,34 @@ def test_every_strategy_can_be_asked_for_its_traffic_and_mixtures(strategy):
         with pytest.raises(UserError, match="have mixtures"):
             made.mixtures(None)
     assert strategy in MEMBER_NOUNS
+
+
+MIXTURES = {"mixture_weights", "neighbours"}
+FACTS = {  # which strategies record which facts in every round
+    "cellular": MIXTURES,
+    "cellular-async": MIXTURES,
+    "md-gan": {"moved_from/members"},
+    "md-gan-async": {"moved_from/members"},
+}
+
+
+@pytest.mark.parametrize("engine", UNMETERED)
+def test_facts_of_a_round(toy_data, strategy, engine):
+    """In round 2 of the asynchronous MD-GAN, workers are due to swap for the first time."""
+    _, (_, report) = Small(toy_data, strategy, engine).train(2)
+    assert set(facts(report)) == FACTS.get(strategy, set())
+    found = {name: values.cpu() for name, values in facts(report).items()}
+    if "neighbours" in found:
+        weights = found["mixture_weights"]
+        assert weights.shape == found["neighbours"].shape
+        assert torch.allclose(weights.sum(1), torch.ones(len(weights)))
+        assert found["neighbours"][:, 0].tolist() == list(range(len(weights)))
+    if "moved_from/members" in found:
+        source = found["moved_from/members"].tolist()
+        assert sorted(source) == list(range(len(source))) and source != sorted(source)
+
+
+def test_the_fitness_of_cells_is_a_metric(toy_data):
+    _, (metrics,) = Small(toy_data, "cellular", "stacked-vmap").train(1)
+    names = {"generator_fitness", "discriminator_fitness"}
+    assert names <= set(metrics) and names == STRATEGIES["cellular"].may_be_undefined

@@ -5,8 +5,10 @@ import copy
 import pytest
 import torch
 
+from remuda.data.images import to_bytes
 from remuda.engines import MPIEngine, Stacked
 from remuda.errors import UserError
+from remuda.gan.sampling import sample_rows
 from remuda.model.model import CHUNK, Model
 from remuda.record import DataFacts
 from remuda.strategies import STRATEGIES
@@ -84,6 +86,37 @@ def test_images_from_ranks_are_those_of_the_whole_state(
     to_root = sum(size for _, target, size in sent if target == 0)
     small_tables = 2 * 4096  # of cellular
     assert to_root <= 2 * len(labels) * image + small_tables, "no rows travel to rank 0"
+
+
+@pytest.mark.parametrize("strategy", ["class-parallel", "cellular"])
+def test_ranks_generate_from_the_noise_of_the_user(toy_data, strategy):
+    small = Small(toy_data, strategy, "stacked-loop", "mlp")
+    state, _ = small.train(1)
+    whole = model_of(small, state, small.engine)
+    latent = small.context.gan.networks.latent
+    noise = torch.randn(20, latent, generator=torch.Generator().manual_seed(2))
+    expected = whole.sample(20, noise=noise)
+    found, _ = on_ranks(small, state, 2, lambda model: model.sample(20, noise=noise))
+    assert torch.equal(expected, found)
+    assert not torch.equal(expected, whole.sample(20))
+
+
+@pytest.mark.parametrize("strategy", ["class-parallel", "cellular", "cellular-async"])
+def test_every_member_generates_from_the_same_noise(toy_data, strategy):
+    small = Small(toy_data, strategy, "stacked-loop", "mlp")
+    state, _ = small.train(1)
+    whole = model_of(small, state, small.engine)
+    labels, size = torch.zeros(5, dtype=torch.int64), small.engine.size
+    expected = whole.generate_by_member(labels, 0)
+    assert expected.shape == (5 * size, 1, 8, 8)
+    found, _ = on_ranks(small, state, 2, lambda model: model.generate_by_member(labels, 0))
+    assert torch.equal(expected, found)
+    pairs = small.strategy.generators(small.engine, state)
+    noise = whole._noise(5, 0)
+    for member in range(size):
+        rows = torch.full((5,), member)
+        images = sample_rows(small.context.gan, pairs, rows, noise, labels)
+        assert torch.equal(expected[5 * member : 5 * member + 5], to_bytes(images))
 
 
 def test_points_travel_as_floats(toy_data):

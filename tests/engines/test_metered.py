@@ -14,7 +14,10 @@ STRATEGIES = [
     {"name": "md-gan", "batch_size": 50, "num_fake_batches": 1},
     {"name": "md-gan", "batch_size": 16, "num_fake_batches": "log", "swap_every": 2},
     {"name": "md-gan", "batch_size": 16, "swap_every": 0, **SHORT},
+    {"name": "md-gan", "batch_size": 16, "compress_down": "int4", "compress_up": "top-k"},
+    {"name": "md-gan", "batch_size": 16, "compress_across": "int8", "compress_up": "int16"},
     {"name": "fl-gan", "batch_size": 50, "epochs": 2},
+    {"name": "fl-gan", "batch_size": 50, "compress_down": "int16", "compress_up": "int8"},
     {"name": "fl-gan", "batch_size": 7, "epochs": 2, **SHORT},
 ]
 

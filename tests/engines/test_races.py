@@ -193,3 +193,23 @@ def test_a_replay_that_lacks_a_post_says_so():
     engine.follow([Arrival(0, [0, 3])])
     with pytest.raises(UserError, match="replay it from the first round"):
         engine.race(turn, board, state, 1, pace_of(1, 1, 1))
+
+
+def test_the_engine_of_one_member_knows_how_many_rounds_are_left():
+    """Its programs compile only if enough rounds are left, and stop when none is left."""
+
+    class Compiling:
+        is_preparing, is_cancelled = True, False
+
+        def cancel(self):
+            self.is_cancelled = True
+
+    engine = Stacked(3)
+    engine.expect(5)
+    first, second = engine.single(0), engine.single(1)
+    program = second.programs["step", ()] = Compiling()
+    assert first.horizon.rounds == second.horizon.rounds == 5
+    engine.expect(4)
+    assert first.horizon.rounds == 4 and engine.is_preparing and not program.is_cancelled
+    engine.expect(0)
+    assert program.is_cancelled

@@ -225,7 +225,8 @@ def summary(folder: Path) -> dict:
 
 def _facts(line: dict) -> dict:
     """Return a round's traffic and its metrics, which are lists of one number per member."""
-    metrics = {key: value for key, value in line.items() if isinstance(value, list)}
+    lists = {key: value for key, value in line.items() if isinstance(value, list)}
+    metrics = {key: value for key, value in lists.items() if not isinstance(value[0], list)}
     return {"metrics": metrics, "bytes": line["bytes"], "traffic": line["traffic"]}
 
 

@@ -119,7 +119,7 @@ def test_the_fitter_stay(population):
     centres = evolution.contest.new_individuals([0, 20, 21])
     batch, key, there = real(1), torch.tensor(5), torch.ones(3, dtype=torch.bool)
     images, labels = batch.images[0, 0], batch.labels[0, 0]
-    kept = evolution.replace(own, trained, centres, there, images, labels, key)
+    kept, fitness = evolution.replace(own, trained, centres, there, images, labels, key)
     both = trees.map(lambda *leaves: torch.cat(leaves), own, trained)
     against = trees.map(lambda mine, theirs: torch.cat([mine, theirs[1:]]), both, centres)
     noise = random.normal(random.fold(key, 0), (4, 5))
@@ -133,8 +133,11 @@ def test_the_fitter_stay(population):
     for side, kept_side, losses in zip(both, kept, (of_g, of_d), strict=True):
         best = losses.mean(1).argsort()[:population]
         assert trees.equal(kept_side, trees.row(side, best)), "the centre is the fittest"
+    for name, losses in zip(("generator", "discriminator"), (of_g, of_d), strict=True):
+        assert torch.allclose(fitness[f"{name}_fitness"], losses.mean(1).min())
     always = rules(height=2, width=2, population=population, replacement="always")
-    kept = always.replace(own, trained, centres, there, images, labels, key)
+    kept, fitness = always.replace(own, trained, centres, there, images, labels, key)
+    assert torch.allclose(fitness["generator_fitness"], of_g.mean(1)[population:].min())
     assert sorted(kept.generators.player.params["layers.0.bias"].sum(1).tolist()) == sorted(
         trained.generators.player.params["layers.0.bias"].sum(1).tolist()
     )
@@ -149,7 +152,7 @@ def test_a_network_that_broke_in_training_is_not_kept():
     )
     centres, batch = evolution.contest.new_individuals([1, 3, 4]), real(1)
     there = torch.ones(3, dtype=torch.bool)
-    kept = evolution.replace(
+    kept, _ = evolution.replace(
         own,
         broken,
         centres,

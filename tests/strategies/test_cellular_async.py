@@ -14,6 +14,7 @@ from remuda.strategies.mixtures import MixtureSearch
 from remuda.tensors import random, trees
 
 EQUAL = (1.0, 1.0, 1.0, 1.0)
+FITNESS = {"generator_fitness", "discriminator_fitness"}  # only synchronous training reports it
 SLOW_LAST = (1.0, 1.0, 1.0, 0.2)  # cell 3 takes five times as long as the others
 
 
@@ -66,7 +67,7 @@ def test_first_turns_are_the_first_round_of_synchronous_training(toy_data, optio
     found = states[-1].runners.rows
     assert trees.equal(found.sides, expected.sides)
     assert metrics["turns"].tolist() == [1.0] * 4
-    for name in set(wanted) - {"mixture_distance"}:
+    for name in set(wanted) - {"mixture_distance", *FITNESS}:
         assert torch.allclose(metrics[name], wanted[name]), name
     assert torch.equal(found.around, expected.around) and found.alive.all()
 
@@ -184,7 +185,7 @@ def test_one_cell_is_synchronous_training(toy_data):
     expected, wanted, _ = Case(toy_data, Cellular, **options).rounds(3)
     assert trees.equal(states[-1].runners.rows, expected[-1])
     for line, other in zip(lines, wanted, strict=True):
-        assert all(torch.allclose(line[name], other[name]) for name in other)
+        assert all(torch.allclose(line[name], other[name]) for name in set(other) - FITNESS)
         assert line["turns"].tolist() == [1.0]
 
 

@@ -3,13 +3,19 @@
 import pytest
 import torch
 
+from remuda.config import from_dict
 from remuda.data.batches import Batch
 from remuda.engines import Metered, Stacked
 from remuda.errors import UserError
+from remuda.gan import Pair, Player
+from remuda.gan.optimizers import Moments
 from remuda.networks import DCGAN, MLP, ResNet
+from remuda.population.distances import class_distances
 from remuda.strategies import FLGAN, Standalone
 from remuda.strategies.fl_gan import norm_names
+from remuda.strategies.fl_gan_messages import join, split
 from remuda.tensors import trees
+from remuda.training.assemble import assemble
 
 SHAPE = (1, 8, 8)
 NETWORKS = MLP(latent=5, hidden=12)
@@ -39,19 +45,18 @@ def rows_differ(rows) -> bool:
 def test_the_mean_is_weighted_by_the_sizes_of_the_data():
     strategy, context = make(sizes=(10, 30))
     engine = Stacked(2)
-    player = strategy.init(context, engine).generator
+    generator, discriminator, average, _ = strategy.init(context, engine)
     values = torch.tensor([1.0, 5.0])
-    player = player._replace(
-        params=trees.map(
-            lambda leaf: torch.ones_like(leaf) * values.reshape(-1, *[1] * (leaf.ndim - 1)),
-            player.params,
-        )
+    params = trees.map(
+        lambda leaf: torch.ones_like(leaf) * values.reshape(-1, *[1] * (leaf.ndim - 1)),
+        generator.params,
     )
-    mean = strategy.average(
-        engine, player, strategy.weights(context, 2, t=1), context.gan.generator
-    )
+    pair = Pair(generator._replace(params=params), discriminator, average)
+    weights = strategy.weigh(context, 2, t=1)
+    sent = strategy.message(context, pair)
+    mean = strategy.receive(pair, strategy.average(engine, sent, weights, ())[0])
     assert all(
-        torch.equal(leaf, torch.full_like(leaf, 4.0)) for leaf in mean.params.values()
+        torch.equal(leaf, torch.full_like(leaf, 4.0)) for leaf in mean.generator.params.values()
     )  # (10 + 150) / 40
 
 
@@ -69,7 +74,7 @@ def test_one_member_is_a_standalone_gan(networks):
 def test_a_round_is_training_and_then_the_mean():
     (strategy, context), engine = make(), Stacked(3)
     start = strategy.init(context, engine)
-    trained, _ = strategy.train_pairs(context, engine, start, real(3), 1)
+    trained, _ = strategy.train_pairs(context, engine, Pair(*start[:3]), real(3), 1)
     state, _ = strategy.round(context, engine, start, real(3), 1)
     for part in ("generator", "discriminator"):
         ours, theirs = getattr(state, part), getattr(trained, part)
@@ -81,12 +86,12 @@ def test_a_round_is_training_and_then_the_mean():
 
 def test_only_the_active_count():
     strategy, context = make(fraction=0.5, sizes=(1, 2, 3, 4))
-    chosen = {tuple((strategy.weights(context, 4, t) > 0).tolist()) for t in range(1, 40)}
+    chosen = {tuple((strategy.weigh(context, 4, t) > 0).tolist()) for t in range(1, 40)}
     assert all(sum(one) == 2 for one in chosen) and len(chosen) == 6
     few, context_of_few = make(fraction=0.01)
-    assert (few.weights(context_of_few, 4, 1) > 0).sum() == 1, "at least one"
+    assert (few.weigh(context_of_few, 4, 1) > 0).sum() == 1, "at least one"
     engine, state = Stacked(4), strategy.init(context, Stacked(4))
-    idle = (strategy.weights(context, 4, 1) == 0).nonzero()[:, 0]
+    idle = (strategy.weigh(context, 4, 1) == 0).nonzero()[:, 0]
     batch, other = real(4), real(4)
     other.images[idle] = 255 - other.images[idle]
     one, _ = strategy.round(context, engine, state, batch, 1)
@@ -99,7 +104,7 @@ def test_inactive_members_do_not_train(sync):
     (strategy, context), engine = make(fraction=0.5, sync=sync), Stacked(4)
     state = strategy.init(context, engine)
     after, _ = strategy.round(context, engine, state, real(4), 1)
-    idle = strategy.weights(context, 4, 1) == 0
+    idle = strategy.weigh(context, 4, 1) == 0
     for part in ("generator", "discriminator"):
         counts = getattr(after, part).moments.steps
         assert counts[idle].tolist() == [0, 0] and counts[~idle].tolist() == [2, 2]
@@ -222,3 +227,81 @@ def test_epochs_make_longer_rounds_and_bad_settings_are_refused():
         FLGAN(fraction=0)
     with pytest.raises(UserError, match=r"strategy\.epochs"):
         FLGAN(epochs=0)
+
+
+def numbered(value, names="wn"):
+    return {name: torch.full((2,), value) for name in names}
+
+
+def player(value):
+    moments = Moments(numbered(value + 0.1), numbered(value + 0.2), torch.full((2,), value))
+    return Player(numbered(value), numbered(value + 0.3, "bs"), moments)
+
+
+@pytest.mark.parametrize("has_moments", [True, False])
+def test_a_message_replaces_all_tensors_but_local_ones(has_moments):
+    """Tensors n and s stay local. Only weights may be compressed, also in the moving average."""
+    pair = Pair(player(1.0), player(2.0), numbered(3.0, "wnbs"))
+    local = {"generator": frozenset("ns"), "discriminator": frozenset("ns")}
+    message = split(pair, local, has_moments=has_moments)
+    assert all(set(tensors) == {"w"} for tensors in message.weights.values())
+    assert set(message.weights) == set(message.rest) == {"generator", "discriminator", "average"}
+    assert set(message.rest["average"]) == set(message.rest["generator"]["buffers"]) == {"b"}
+    joined = join(pair, trees.map(lambda leaf: leaf + 10, message))
+    for (name, old), (_, new) in zip(*map(trees.named_leaves, (pair, joined)), strict=True):
+        is_moment = "moments" in name
+        is_sent = has_moments or not is_moment
+        is_local = name[-1] in "ns" and not name.endswith("steps")
+        assert torch.equal(new, old + 10 * (is_sent and not is_local)), name
+    only = split(pair, {"discriminator": frozenset()}, has_moments=False)
+    assert set(only.weights) == {"discriminator"} and join(pair, only) == pair
+
+
+def test_averaged_moments_include_the_number_of_updates():
+    """Inactive members have made fewer updates, and receive the numbers of the others."""
+    strategy, context = make(sync_optimizer="average", fraction=0.4)
+    engine = Stacked(5)
+    state, _ = strategy.round(context, engine, strategy.init(context, engine), real(5), 1)
+    assert state.generator.moments.steps.tolist() == [2] * 5
+    assert not rows_differ((state.generator.moments, state.discriminator.moments))
+
+
+def test_weights_are_sizes_equal_or_sizes_by_distance():
+    """Together, members have 30 images of two classes. Member 0 has both; the others have one."""
+    counts = [[20, 20, 0], [10, 0, 0], [0, 10, 0]]
+    sizes = (40, 10, 10)
+    expected = {"sizes": [40, 10, 10], "equal": [1, 1, 1]}
+    expected["distances"] = [40, 10 * 0.5, 10 * 0.5]  # KL divergences of 0, log 2 and log 2
+    for name, weights in expected.items():
+        strategy = FLGAN(weights=name)
+        context = strategy.prepare(NETWORKS, SHAPE, 3, 7, sizes, class_counts=counts)
+        found = strategy.weigh(context, 3, t=1)
+        assert torch.allclose(found, torch.tensor(weights, dtype=torch.float64))
+        half = FLGAN(weights=name, fraction=0.4)
+        assert (half.weigh(context, 3, t=1) > 0).sum() == 1, "inactive members count for nothing"
+        assert strategy.needs_class_counts == (name == "distances")
+
+
+def test_distances_compare_with_all_images_not_with_the_mean_member():
+    """Of 40 images, 30 have class 0: log(4/3) for a member with only this class, log 4 else."""
+    found = class_distances([[30, 0], [0, 10]])
+    expected = torch.tensor([4 / 3, 4], dtype=torch.float64).log()
+    assert torch.allclose(found, expected)
+
+
+def test_distances_need_labels_and_class_counts():
+    strategy = FLGAN(weights="distances")
+    with pytest.raises(UserError, match="no labels of different classes: use sizes or equal"):
+        strategy.prepare(NETWORKS, SHAPE, 1, seed=7)
+    context = strategy.prepare(NETWORKS, SHAPE, 3, seed=7)
+    with pytest.raises(UserError, match="pass class_counts to prepare"):
+        strategy.weigh(context, 3, t=1)
+
+
+def test_a_run_counts_the_classes_of_every_member(tiny):
+    tiny["strategy"] |= {"name": "fl-gan", "weights": "distances"}
+    tiny["run"]["members"], tiny["data"]["partition"] = 4, "dirichlet"
+    herd = assemble(from_dict(tiny))
+    counts = torch.tensor(herd.context.class_counts)
+    assert counts.sum(1).tolist() == list(herd.context.shares)
+    assert counts.sum(0).tolist() == herd.facts.counts

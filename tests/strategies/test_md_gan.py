@@ -13,6 +13,7 @@ from remuda.errors import UserError
 from remuda.gan.players import apply
 from remuda.networks import DCGAN, MLP
 from remuda.strategies import MDGAN, Standalone
+from remuda.strategies.md_gan_feedback import mean_feedback
 from remuda.strategies.md_gan_inputs import batch_places
 from remuda.tensors import random, trees
 
@@ -70,7 +71,7 @@ def test_feedback_is_the_gradient_of_the_mean_loss_end_to_end(size, k, loss, net
     noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
     generator = state.server.generator
     fakes = strategy.generate_batches(context, state.server, now)
-    _, feedback, _ = engine.map(
+    _, message, _ = engine.map(
         partial(strategy.compute_feedback, context),
         state.workers,
         fakes,
@@ -110,10 +111,10 @@ def test_feedback_is_the_gradient_of_the_mean_loss_end_to_end(size, k, loss, net
     shares = torch.zeros(k, size)
     for n in range(size):
         shares[now.places[n, 0], n] = 1 / size
-    through_feedback = pull(torch.einsum("kn,n...->k...", shares, feedback).flatten(0, 1))
+    through_feedback = pull(torch.einsum("kn,n...->k...", shares, message.feedback).flatten(0, 1))
     for name, gradient in through_feedback.items():
         assert torch.allclose(gradient, expected[name], atol=1e-6), name
-    server = strategy.apply_feedback(context, state.server, now, feedback)
+    server = strategy.apply_feedback(context, state.server, now, message)
     by_hand = context.gan.apply_gradients(generator, expected)
     for name, param in server.generator.params.items():
         assert torch.allclose(param, by_hand.params[name], atol=1e-5), name
@@ -199,6 +200,16 @@ def test_the_lost_count_for_nothing():
     assert trees.equal(one.server, three.server), "nor does whether they have diverged"
     with pytest.raises(UserError, match=r"leave run\.members as it was"):
         strategy.resize(5, 4)
+
+
+def test_feedback_is_divided_by_the_number_of_those_left():
+    """Two of three workers are left: each counts one half."""
+    (strategy, context), engine = make(num_fake_batches=1), Stacked(3)
+    alive = torch.tensor([True, False, True])
+    now = trees.row(strategy.iterations(context, engine, real(3), alive, t=1), 0)
+    feedback = torch.tensor([1.0, torch.nan, 5.0])[:, None].expand(3, 4)
+    assert now.weights.tolist() == [0.5, 0.0, 0.5]
+    assert mean_feedback(feedback, now).tolist() == [[3.0] * 4]
 
 
 @pytest.mark.parametrize("networks", [NETWORKS, DCGAN(latent=5, width=8)], ids=["mlp", "dcgan"])

@@ -89,7 +89,7 @@ def test_equal_speeds_apply_the_feedback_of_an_iteration_one_by_one():
     paper_state = State(Server(*first.server[:2]), first.workers.runners.rows)
     now = iteration(strategy, context, batches, [0, 1, 2], 0)
     fakes = strategy.paper.generate_batches(context, paper_state.server, now)
-    workers, feedback, _ = engine.map(
+    workers, message, _ = engine.map(
         lambda *each: strategy.paper.compute_feedback(context, *each),
         paper_state.workers, fakes, now.fake_labels, now.images, now.labels, now.keys,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def test_equal_speeds_apply_the_feedback_of_an_iteration_one_by_one():
         _, buffers, pull = gan.generate(generator, now.noise[2 * age], now.classes[2 * age])
         lr = torch.tensor(strategy.generator_lr / (1 + age))
         params, moments = gan.generator_optimizer.step(
-            generator.params, pull(feedback[age]), generator.moments, lr
+            generator.params, pull(message.feedback[age]), generator.moments, lr
         )
         generator = generator._replace(params=params, buffers=buffers, moments=moments)
     for name, value in state.server.generator.params.items():
@@ -126,7 +126,8 @@ def test_workers_that_are_due_swap():
     state, (metrics,) = train(strategy, context, engine, batches)
     assert metrics["turns"].tolist() == [6, 6, 0]
     assert state.workers.since_swap.tolist() == [6, 6, 0]
-    swapped = strategy.swap(context, engine, state.workers, 4, 2)
+    swapped, facts = strategy.swap(context, engine, state.workers, 4, 2)
+    assert facts["moved_from"]["members"].tolist() == [1, 0, 2]
     assert swapped.since_swap.tolist() == [0, 0, 0]
     before, after = state.workers.runners.rows, swapped.runners.rows
     for one, other in ((0, 1), (1, 0), (2, 2)):
