@@ -21,5 +21,6 @@ DATASETS: Choices[Callable[["DataConfig", "Split"], Any]] = Choices(
         "cifar100": "remuda.data.datasets:_cifar100",
         "ring": "remuda.data.datasets:_ring",
         "grid": "remuda.data.datasets:_grid",
-    }
+    },
+    group="remuda.datasets",
 )

@@ -7,9 +7,21 @@ from typing import Literal, get_args
 
 from remuda.errors import UserError
 
-FOLDER = "folder:"  # prefix of data.name for a folder of images
+FOLDER = "folder:"  # prefix of data.name for a folder or an archive of images
+MAX_SIDE = 16_384  # pixels per side of images to train on
 Split = Literal["train", "test"]
 PartitionName = Literal["auto", "all", "class", "iid", "dirichlet", "subset"]
+FitName = Literal["crop", "pad", "stretch"]
+FilterName = Literal["bilinear", "bicubic"]
+ColourName = Literal["black", "white"]
+StorageName = Literal["auto", "memory", "disk"]
+_CHOICES = {
+    "partition": PartitionName,
+    "fit": FitName,
+    "filter": FilterName,
+    "background": ColourName,
+    "storage": StorageName,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +33,16 @@ class DataConfig:
     # folder with the data sets' files; the path may contain {rank} and {host}
     # "" = search $REMUDA_DATA, then the user's cache
     path: str = ""
-    size: int = 0  # pixels per side; images are resized if needed; 0 = as stored
-    channels: int = 0  # 1 or 3 = convert; 0 = as stored; the stored number is accepted too
+    # pixels per side, or height and width; images are resized if needed; 0 = as stored
+    size: int | tuple[int, int] = 0
+    fit: FitName = "crop"  # how images with another aspect ratio get the size
+    filter: FilterName = "bilinear"  # how images are resized; both filters are antialiased
+    channels: int = 0  # 1 = grey, 3 = RGB, 4 = RGBA; 0 = as stored
+    # colour behind transparent pixels with channels 1 or 3, and around images with fit = "pad"
+    background: ColourName = "black"
+    # folder:PATH: where decoded images are during training; auto: memory if they fit, else disk
+    storage: StorageName = "auto"
+    skip_broken: bool = False  # folder:PATH: leave out files that cannot be decoded
     # mirror each image with probability 1/2; not suitable for digits and letters
     mirror: bool = False
     limit: int = 0  # maximum number of images, spread evenly over the classes; 0 = all
@@ -37,8 +57,13 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         for key in ("size", "channels", "limit"):
-            if getattr(self, key) < 0:
-                raise UserError(f"data.{key} must be 0 or more, not {getattr(self, key)}")
+            value = getattr(self, key)
+            if min(value if isinstance(value, tuple) else [value]) < 0:
+                raise UserError(f"data.{key} must be 0 or more, not {value}")
+        if isinstance(self.size, tuple) and 0 in self.size:
+            raise UserError(f"data.size must have a height and a width above 0, not {self.size}")
+        if max(self.sides or [0]) > MAX_SIDE:
+            raise UserError(f"data.size must be at most {MAX_SIDE} pixels per side")
         if "\0" in self.name + self.path:
             raise UserError("data.name and data.path must not contain zero bytes: remove them")
         if self.ranks and not self.is_per_rank:
@@ -56,9 +81,33 @@ class DataConfig:
             )
         if not 0 < self.fraction <= 1:
             raise UserError(f"data.fraction must be above 0 and at most 1, not {self.fraction:g}")
-        if self.partition not in get_args(PartitionName):
-            known = ", ".join(get_args(PartitionName))
-            raise UserError(f"data.partition must be one of {known}, not {self.partition}")
+        for key, kind in _CHOICES.items():
+            if getattr(self, key) not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise UserError(f"data.{key} must be one of {known}, not {getattr(self, key)}")
+
+    @property
+    def sides(self) -> tuple[int, int] | None:
+        """Return the height and width of the images; None means as stored."""
+        if isinstance(self.size, tuple):
+            return self.size
+        return (self.size, self.size) if self.size else None
+
+    @property
+    def is_images(self) -> bool:
+        """Return whether the data are a user's folder or archive of images."""
+        return self.name.startswith(FOLDER)
+
+    @property
+    def images_path(self) -> Path:
+        """Return the path of the user's folder or archive of images."""
+        path = self.name.removeprefix(FOLDER)
+        if not path:
+            raise UserError(
+                "data.name=folder: needs a path: write folder:PATH with the path of a folder or an "
+                "archive of images"
+            )
+        return Path(path).expanduser()
 
     @property
     def is_per_rank(self) -> bool:

@@ -1,4 +1,4 @@
-"""Load data sets by name; each becomes an instance of Dataset in memory."""
+"""Load data sets by name; each becomes an instance of Dataset."""
 
 import difflib
 from dataclasses import dataclass, replace
@@ -17,7 +17,9 @@ from remuda.data.files import Found, obtain
 from remuda.data.images import resize, to_bytes, to_colour, to_grey, to_unit
 from remuda.data.partitions import evenly, places_in_class
 from remuda.data.sources import SOURCES
+from remuda.data.storage import ImageFile
 from remuda.errors import UserError
+from remuda.system import parts
 
 __all__ = ["DATASETS", "Dataset", "load", "to_bytes", "to_unit"]
 
@@ -50,15 +52,22 @@ _CIFAR10 = (
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images in memory, with their classes."""
+    """Images with their classes."""
 
     name: str
     images: Tensor  # (M, C, H, W) uint8; synthetic points: (M, 2, 1, 1) float32 in (-1, 1)
     labels: Tensor  # (M,) int64, indices into classes
     classes: tuple[str, ...]
+    num_skipped: int = 0  # broken files that data.skip_broken left out
+    # if the images are on disk: their file; ``images`` then reads them when they are used
+    file: ImageFile | None = None
 
     def __post_init__(self) -> None:
-        assert self.images.dim() == 4 and self.labels.shape == self.images.shape[:1]
+        if self.images.dim() != 4 or self.labels.shape != self.images.shape[:1]:
+            shapes = f"{tuple(self.images.shape)} and {tuple(self.labels.shape)}"
+            raise UserError(
+                f"a data set has images (n, C, H, W) and labels (n,), not {shapes}: reshape them"
+            )
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -89,21 +98,60 @@ def load(config: DataConfig, split: Split = "train") -> Dataset:
             "cannot load data with {rank} or {host} in data.name or data.path outside a run: write "
             "the name or path of one rank"
         )
-    if config.name.startswith(FOLDER):
+    if config.is_images:
         return _folder(config, split)
     if config.name not in DATASETS:
         raise UserError(_unknown(config.name))
-    dataset: Dataset = DATASETS[config.name](config, split)
+    if config.storage == "disk":
+        raise UserError(
+            f"{config.name} is always in memory: leave data.storage at auto, which is meant for "
+            f"{FOLDER}PATH"
+        )
+    dataset = _called(config, split)
     numbers, classes = arrange(dataset.labels.numpy(), dataset.classes, config)
     keep, labels = torch.from_numpy(evenly(numbers, config.limit)), torch.from_numpy(numbers)
     dataset = replace(dataset, images=dataset.images[keep], labels=labels[keep], classes=classes)
     return _shaped(dataset, config)
 
 
+def _called(config: DataConfig, split: Split) -> Dataset:
+    """Return what the data set's function returns; explain mistakes in users' functions."""
+    load_data = DATASETS[config.name]
+    if not parts.is_reference(config.name) and not DATASETS.package(config.name):
+        return load_data(config, split)
+    try:
+        dataset = load_data(config, split)
+        problem = mistake(dataset)
+    except UserError:
+        raise
+    except Exception as error:
+        problem = f"it raises {type(error).__name__}: {error}"
+    if problem:
+        raise UserError(
+            f"the data set {config.name} cannot be used, because {problem}: correct its function"
+        )
+    return dataset
+
+
+def mistake(dataset: object) -> str:
+    """Say what is wrong with the result of a user's function; an empty text if nothing is."""
+    if not isinstance(dataset, Dataset):
+        return f"its type is {type(dataset).__name__} instead of remuda.data.Dataset"
+    images, labels, num_classes = dataset.images, dataset.labels, len(dataset.classes)
+    is_point = tuple(images.shape[1:]) == (2, 1, 1) and images.dtype == torch.float32
+    if images.dtype != torch.uint8 and not is_point:
+        return f"its images are {images.dtype} instead of torch.uint8 from 0 to 255"
+    if not len(images):
+        return "it has no images"
+    if labels.dtype != torch.int64 or not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+        return f"its labels must be whole numbers (torch.int64) from 0 to {num_classes - 1}"
+    return ""
+
+
 def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
     images = dataset.images
     if images.is_floating_point():
-        if config.size or config.channels:
+        if config.sides or config.channels:
             raise UserError(
                 f"{dataset.name} has points instead of pixels: leave data.size and data.channels "
                 "at 0"
@@ -122,14 +170,16 @@ def _shaped(dataset: Dataset, config: DataConfig) -> Dataset:
         raise UserError(
             f"data.channels must be 0, 1 or 3 for {dataset.name}, not {config.channels}"
         )
-    if config.size:
-        images = resize(images, config.size)
+    if config.sides:
+        images = resize(images, config.sides, config)
     return replace(dataset, images=images)
 
 
 def _unknown(name: str) -> str:
-    if name and Path(name).expanduser().is_dir():
-        return f"data.name {name!r} is a folder: write {FOLDER}{name} to read its images"
+    path = Path(name).expanduser()
+    if name and (path.is_dir() or (path.suffix in (".zip", ".tar") and path.is_file())):
+        kind = "a folder" if path.is_dir() else "an archive"
+        return f"data.name {name!r} is {kind}: write {FOLDER}{name} to read its images"
     known = [*DATASETS, FOLDER + "PATH"]
     (nearest,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
     return f"unknown data set {name!r}: did you mean {nearest}? Choose one of {', '.join(known)}"
@@ -219,9 +269,6 @@ def _points(name: str, split: Split) -> Dataset:
 
 
 def _folder(config: DataConfig, split: Split) -> Dataset:
-    path = config.name.removeprefix(FOLDER)
-    if not path:
-        raise UserError(
-            "data.name=folder: needs a path: write folder:PATH with the path of a folder of images"
-        )
-    return _dataset(config.name, *folder.read(Path(path).expanduser(), config, split))
+    found = folder.read(config.images_path, config, split)
+    labels = torch.from_numpy(found.labels)
+    return Dataset(config.name, found.images, labels, found.classes, found.num_skipped, found.file)

@@ -17,11 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
 from remuda.data.sources import Package, Source
 from remuda.errors import UserError
-from remuda.system import disk, progress
+from remuda.system import disk, look, progress
 
 _TIMEOUT = 10.0  # seconds to connect, and for each read
 _BLOCK = 1 << 18  # bytes per read
@@ -47,10 +45,11 @@ def mirrors(source: Source) -> tuple[str, ...]:
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[None]:
+def lock(path: Path, remedy: str = "set data.path to another folder") -> Iterator[None]:
     """Hold a lock on a file; wait while another process holds it.
 
-    The file is never deleted, because deleting it would race with waiting processes.
+    The message about a file that cannot be locked ends with the remedy. The file is never deleted,
+    because deleting it would race with waiting processes.
     """
     with ExitStack() as stack:
         try:
@@ -58,13 +57,10 @@ def lock(path: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                message = f"waiting for the process that holds {path}"
-                progress.console().print(message, markup=False)
+                progress.say(f"waiting for the process that holds {path}")
                 fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            raise UserError(
-                f"cannot lock {path} ({error.strerror}): set data.path to another folder"
-            ) from error
+            raise UserError(f"cannot lock {path} ({error.strerror}): {remedy}") from error
         yield
 
 
@@ -121,20 +117,15 @@ def _fetch(package: Package, mirrors: Sequence[str], path: Path) -> None:
 
 def transfer(url: str, path: Path) -> None:
     """Download a URL to a file, and show a progress bar if the program named a console."""
-    text = TextColumn("{task.description}")
-    columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    bar = Progress(*columns, console=progress.console())
-    with (
-        urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
-        path.open("wb") as file,
-        bar,
-    ):
+    with urllib.request.urlopen(url, timeout=_TIMEOUT) as response, path.open("wb") as file:
         length = response.headers.get("Content-Length")
         total = int(length) if length and length.isdigit() else None
-        task = bar.add_task(f"downloading {url}", total=total)
-        while block := response.read(_BLOCK):
-            file.write(block)
-            bar.advance(task, len(block))
+        progress.say(f"downloading {url}")
+        title = f"downloading {path.name}"
+        with progress.tracked(title, total, format=look.memory) as task:
+            while block := response.read(_BLOCK):
+                file.write(block)
+                task.advance(len(block))
         size = file.tell()
     if total is not None and size != total:
         raise OSError(f"the transfer ended after {size} of {total} bytes")

@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from remuda.data.config import DataConfig
+
 _CHUNK = 2048  # images converted at once; this limits the size of the float copy
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in Pillow's mode L
 
@@ -22,18 +24,36 @@ def to_bytes(images: Tensor) -> Tensor:
     return ((images + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)
 
 
-def resize(images: Tensor, size: int) -> Tensor:
-    """Resize uint8 images (M, C, H, W) to size x size with antialiased bilinear interpolation."""
-    if images.shape[-2:] == (size, size):
+def resize(images: Tensor, sides: tuple[int, int], config: DataConfig) -> Tensor:
+    """Resize uint8 images (M, C, H, W) to a height and width, as config.fit and filter tell."""
+    if images.shape[-2:] == sides:
         return images
+    if config.fit == "crop":
+        images = _cropped(images, sides)
+    inner = sides
+    if config.fit == "pad":
+        scale = min(sides[0] / images.shape[-2], sides[1] / images.shape[-1])
+        inner = max(1, round(images.shape[-2] * scale)), max(1, round(images.shape[-1] * scale))
     resized = [
-        F.interpolate(chunk.to(torch.float32), size=(size, size), mode="bilinear", antialias=True)
+        F.interpolate(chunk.to(torch.float32), size=inner, mode=config.filter, antialias=True)
         .round()
         .clamp(0, 255)
         .to(torch.uint8)
         for chunk in images.split(_CHUNK)
     ]
-    return torch.cat(resized)
+    level = 255 if config.background == "white" else 0
+    height, width = sides[0] - inner[0], sides[1] - inner[1]  # of the border, both sides together
+    around = width // 2, width - width // 2, height // 2, height - height // 2
+    return F.pad(torch.cat(resized), around, value=level)
+
+
+def _cropped(images: Tensor, sides: tuple[int, int]) -> Tensor:
+    """Return the largest centred part with the aspect ratio of the sides."""
+    height, width = images.shape[-2:]
+    wanted_height = max(1, min(height, round(width * sides[0] / sides[1])))
+    wanted_width = max(1, min(width, round(height * sides[1] / sides[0])))
+    top, left = (height - wanted_height) // 2, (width - wanted_width) // 2
+    return images[..., top : top + wanted_height, left : left + wanted_width]
 
 
 def to_grey(images: Tensor) -> Tensor:

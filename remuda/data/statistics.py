@@ -16,6 +16,7 @@ from rich.text import Text
 
 from remuda.data.datasets import Dataset
 from remuda.errors import UserError
+from remuda.system import look
 
 _CHUNK = 256  # images converted to float64 at once
 _MAX_CLASSES = 120  # the maximum number of classes to print
@@ -174,7 +175,7 @@ def _print_classes(dataset: Dataset, console: Console) -> None:
 
 
 def _channel_table(values: Moments) -> Table:
-    table = Table("channel", "mean", "std")
+    table = look.table("channel", "mean", "std", right=True)
     deviations = np.sqrt(np.maximum(values.variance, 0.0))
     for channel, (mean, std) in enumerate(zip(values.mean, deviations, strict=True)):
         table.add_row(str(channel), f"{mean:.4f}", f"{std:.4f}")
@@ -182,7 +183,7 @@ def _channel_table(values: Moments) -> Table:
 
 
 def _anova_table(channels: list[Anova]) -> Table:
-    table = Table("channel", "F", "p", "between", "residual")
+    table = look.table("channel", "F", "p", "between", "residual", right=True)
     for channel, result in enumerate(channels):
         p = "below 1e-300" if result.p < 1e-300 else f"{result.p:.3g}"
         table.add_row(

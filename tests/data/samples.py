@@ -1,8 +1,11 @@
 """Write small files in the formats of the data sets."""
 
 import gzip
+import io
 import pickle
 import struct
+import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +63,28 @@ def write_image(
 ) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, colour).save(path)  # type: ignore[arg-type]
+
+
+def image_bytes(
+    size: tuple[int, int] = (8, 8), mode: str = "RGB", colour: object = 0, form: str = "PNG"
+) -> bytes:
+    """Return the content of an image file."""
+    file = io.BytesIO()
+    Image.new(mode, size, colour).save(file, form)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def write_zip(path: Path, files: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, raw in files.items():
+            archive.writestr(name, raw)
+
+
+def write_tar(path: Path, files: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for name, raw in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(raw)
+            archive.addfile(member, io.BytesIO(raw))

@@ -44,6 +44,21 @@ def test_a_member_draws_the_same_wherever_it_is_hosted(toy_data):
     assert torch.equal(together.images[1:2], alone.images)
 
 
+def test_shares_are_drawn_from_their_own_positions(toy_data):
+    """Member 1 hosts shares 1 and 2, of which only one is drawn at a time."""
+    shares = by_class(toy_data)
+    options = dict(batch_size=4, seed=3, mirror=True)
+    streams = Batches(toy_data, shares, members=range(3), **options)
+    groups = [range(1), range(1, 3)]
+    grouped = Batches(toy_data, shares, members=[1], groups=groups, **options)
+    assert len(grouped.labels) == 7, "only the images of classes 1 and 2 are kept"
+    drawn = grouped.draw_shares([2, 1], [5, 3], 2)
+    for row, (share, first) in enumerate([(2, 5), (1, 3)]):
+        assert torch.equal(drawn.images[row], streams.draw_row(share, first, 2).images[0])
+    whole = streams.draw(3, 2)
+    assert torch.equal(drawn.images[1], whole.images[1])
+
+
 def test_seeds_and_members_have_their_own_order(toy_data):
     shares = [torch.arange(12)] * 2
     first, second = make(toy_data, shares, batch_size=12).draw(0, 1).images

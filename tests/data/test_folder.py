@@ -72,27 +72,29 @@ def test_size_fits_the_shorter_side_and_crops_the_centre(tmp_path):
     assert (dataset.images[:, 1] > 200).all()
 
 
-def test_without_size_all_images_must_be_square_and_equal(tmp_path):
+def test_without_size_all_images_must_be_equal(tmp_path):
     write_image(tmp_path / "a.png", (8, 8))
     write_image(tmp_path / "b.png", (8, 9))
-    with pytest.raises(UserError, match=r"b.png is 8 x 9 but .*a.png is 8 x 8: set data.size"):
+    with pytest.raises(UserError, match=r"b.png is 8 x 9 but a.png is 8 x 8: set data.size"):
         _load(tmp_path)
     (tmp_path / "a.png").unlink()
-    with pytest.raises(UserError, match=r"b.png is not square but 8 x 9: set data.size"):
-        _load(tmp_path)
+    assert _load(tmp_path).shape == (3, 9, 8)
 
 
 def test_channels_are_kept_or_converted(tmp_path):
     write_image(tmp_path / "1.png", mode="L", colour=100)
     write_image(tmp_path / "2.png", mode="RGB", colour=(255, 0, 0))
-    message = r"2.png has 3 channels but .*1.png has 1: set data.channels"
+    message = r"2.png has 3 channels but 1.png has 1: set data.channels"
     with pytest.raises(UserError, match=message):
         _load(tmp_path)
     assert _load(tmp_path, channels=1).images[:, 0, 0, 0].tolist() == [100, 76]
     assert _load(tmp_path, channels=3).images[:, 2, 0, 0].tolist() == [100, 0]
-    message = r"data.channels must be 0, 1, 3 or the 1 that .*1.png has, not 4"
-    with pytest.raises(UserError, match=message):
-        _load(tmp_path, channels=4)
+    assert _load(tmp_path, channels=4).images[:, :, 0, 0].tolist() == [
+        [100, 100, 100, 255],
+        [255, 0, 0, 255],
+    ]
+    with pytest.raises(UserError, match=r"data.channels must be 0, 1, 3 or 4, not 5"):
+        _load(tmp_path, channels=5)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_other_modes(tmp_path, mode, colour, pixel):
 
 def test_floating_pixels_are_refused(tmp_path):
     write_image(tmp_path / "x.tiff", mode="F", colour=0.5)
-    with pytest.raises(UserError, match=r"x.tiff has pixels of mode F"):
+    with pytest.raises(UserError, match=r"x.tiff \(it has pixels of mode F"):
         _load(tmp_path)
 
 
@@ -123,18 +125,6 @@ def test_photos_are_turned_upright(tmp_path):
     exif[0x0112] = 3  # upside down
     image.save(tmp_path / "x.png", exif=exif)
     assert _load(tmp_path).images[0, 0, 5, 5] == 255
-
-
-def test_the_message_names_a_corrupt_image_among_many(tmp_path):
-    for i in range(200):
-        write_image(tmp_path / f"{i:03}.png", (4, 4))
-    whole = (tmp_path / "150.png").read_bytes()
-    for raw in (b"not an image", whole[: len(whole) // 2], b""):
-        (tmp_path / "150.png").write_bytes(raw)
-        with pytest.raises(
-            UserError, match=r"cannot read the image .*150.png .*: repair or delete it"
-        ):
-            _load(tmp_path)
 
 
 def test_limit_decodes_only_the_images_that_it_keeps(tmp_path):
@@ -149,10 +139,12 @@ def test_images_that_do_not_fit_into_memory(tmp_path, monkeypatch):
     for i in range(10):
         write_image(tmp_path / f"{i}.png")
     monkeypatch.setattr("remuda.data.folder.available_bytes", lambda: 700)
-    message = r"but only 0.0 GB of memory is free: set data.limit to at most 3,"
+    message = r"but only 0.0 GB of memory is free: set data.storage=disk, or a smaller data.size"
     with pytest.raises(UserError, match=message):
-        _load(tmp_path)
-    assert len(_load(tmp_path, limit=3).labels) == 3
+        _load(tmp_path, storage="memory")
+    assert len(_load(tmp_path, limit=3, storage="memory").labels) == 3
+    assert _load(tmp_path).file is not None, "auto chooses the disk"
+    assert _load(tmp_path, limit=1).file is None, "auto chooses the memory"
 
 
 @pytest.mark.parametrize("make", ["nothing", "empty", "text"])

@@ -1,0 +1,62 @@
+import io
+
+from rich.console import Console
+
+from remuda.data import DataConfig
+from remuda.data.survey import print_survey, survey
+from tests.cli.test_cli import call
+
+from .samples import image_bytes, write_image, write_zip
+
+
+def _printed(config: DataConfig) -> str:
+    file = io.StringIO()
+    print_survey(survey(config), config, Console(file=file, width=200))
+    return file.getvalue()
+
+
+def test_shapes_kinds_and_broken_files(tmp_path):
+    for i in range(7):
+        write_image(tmp_path / "a" / f"{i}.png", (200, 150))
+    write_image(tmp_path / "b" / "0.png", (90, 300), mode="L")
+    (tmp_path / "b" / "[red]1.png").write_bytes(b"")
+    config = DataConfig(name=f"folder:{tmp_path}")
+    found = survey(config)
+    assert found.shapes == {(150, 200): 7, (300, 90): 1} and found.kinds == {3: 7, 1: 1}
+    assert not found.can_load(config)
+    assert found.can_load(DataConfig(size=64, channels=3))
+    text = _printed(config)
+    for words in (
+        "8 images in 2 classes",
+        "7 RGB, 1 grey",
+        "height: 150 to 300 pixels, median 150",
+        "width: 90 to 200 pixels, median 200",
+        "150 x 200",
+        "broken: 1 file",
+        "b/[red]1.png: it is empty",
+        "--set data.size=64",
+        "--set data.channels=3",
+        "--skip-broken",
+    ):
+        assert words in text
+
+
+def test_many_shapes_and_broken_files_are_shortened(tmp_path):
+    files = {f"{i}.png": image_bytes((8 + i, 8)) for i in range(9)}
+    files |= {f"broken-{i}.png": b"" for i in range(12)}
+    write_zip(tmp_path / "x.zip", files)
+    text = _printed(DataConfig(name=f"folder:{tmp_path / 'x.zip'}"))
+    assert "3 other shapes" in text and "and 2 more" in text and "broken: 12 files" in text
+    assert "--set data.size=32" in text
+
+
+def test_the_command(tmp_path):
+    for i in range(3):
+        write_image(tmp_path / "photos" / f"{i}.png")
+    (tmp_path / "photos" / "3.png").write_bytes(b"")
+    result = call("data", f"folder:{tmp_path / 'photos'}")
+    assert result.returncode == 0, result.stderr
+    assert "broken: 1 file" in result.stdout and "3 images of 3 x 8 x 8" in result.stdout
+    for name in ("folder:", "folder:{rank}"):
+        result = call("data", name)
+        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
