@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from remuda.engines import ENGINES, Engine, Stacked
     from remuda.experiments.repeats import repeat
     from remuda.gan import LOSSES
-    from remuda.model.model import Model, load
+    from remuda.model.export.folder import export
+    from remuda.model.loading import load
+    from remuda.model.model import Model
     from remuda.model.pictures import save_grid
     from remuda.model.scoring import score
     from remuda.networks import NETWORKS
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "assemble",
     "compare",
+    "export",
     "load",
     "recipe",
     "repeat",
@@ -63,7 +66,9 @@ __getattr__, __dir__ = lazy_exports(
         "engines": ["ENGINES", "Engine", "Stacked"],
         "experiments.repeats": ["repeat"],
         "gan": ["LOSSES"],
-        "model.model": ["Model", "load"],
+        "model.export.folder": ["export"],
+        "model.loading": ["load"],
+        "model.model": ["Model"],
         "model.pictures": ["save_grid"],
         "model.scoring": ["score"],
         "networks": ["NETWORKS"],

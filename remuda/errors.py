@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 from shlex import quote
 
+PARTS = "parts"  # the folder of a run with copies of the user's own code
+PARTS_INDEX = "parts.json"  # the file of a run that lists this code
+
 
 class UserError(ValueError):
     """Report a problem that the user can fix; the message states the cause and the remedy.
@@ -98,4 +101,10 @@ def with_status(status: int, message: str) -> UserError:
 
 def resume_command(folder: Path) -> str:
     """Return the command that resumes a run, ready to paste."""
-    return f"remuda resume {quote(str(folder))}"
+    return command("resume", folder)
+
+
+def command(name: str, folder: Path) -> str:
+    """Return a command on a run folder, ready to paste; with --trust if the run needs it."""
+    trust = " --trust" if (folder / PARTS_INDEX).exists() else ""
+    return f"remuda {name} {quote(str(folder))}{trust}"

@@ -9,11 +9,13 @@ from remuda.config.deprecated import DEPRECATED, DEPRECATED_VALUES, DeprecatedSe
 from remuda.config.files import (
     NAMED,
     PLAIN,
+    comparable,
     from_dict,
     override,
     read_toml,
     to_dict,
     to_toml,
+    write_toml,
 )
 from remuda.config.schema import suggestion
 from remuda.config.sections import DEFAULT_NAMES, EngineConfig, LoopConfig, RunConfig
@@ -38,10 +40,12 @@ __all__ = [
     "LoopConfig",
     "RunConfig",
     "ScoreConfig",
+    "comparable",
     "from_dict",
     "override",
     "read_toml",
     "suggestion",
     "to_dict",
     "to_toml",
+    "write_toml",
 ]

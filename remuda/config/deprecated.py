@@ -5,8 +5,12 @@ from typing import Any
 
 from remuda.errors import UserError
 
-DEPRECATED = {"engine.on_loss": "engine.on_failure"}  # old key: new key
-DEPRECATED_VALUES = {"engine.on_failure": {"rehome": "move"}}  # key: old value: new value
+# old key: new key
+DEPRECATED = {"engine.on_loss": "engine.on_failure", "run.tensorboard": "run.trackers"}
+# key: old value: new value
+DEPRECATED_VALUES: dict[str, dict[Any, Any]] = {"engine.on_failure": {"rehome": "move"}}
+# Values of old keys whose new keys have values of another type.
+CONVERTED: dict[str, dict[Any, Any]] = {"run.tensorboard": {True: ["tensorboard"], False: []}}
 
 
 class DeprecatedSetting(FutureWarning):
@@ -26,6 +30,9 @@ def current_names(values: dict[str, Any]) -> dict[str, Any]:
         _warn(f"{old} is deprecated: use {new}")
         # The new key takes the position of the old one, so that the table keeps its order.
         result[section] = {new_key if k == old_key else k: v for k, v in table.items()}
+        value = table[old_key]
+        if isinstance(value, bool):
+            result[section][new_key] = CONVERTED.get(old, {}).get(value, value)
     for path, renamed in DEPRECATED_VALUES.items():
         section, key = path.split(".")
         table = result.get(section)

@@ -2,12 +2,12 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
 from remuda.config.deprecated import current_names
+from remuda.config.references import references, with_fingerprints, with_full_paths
 from remuda.config.schema import check_known, structure, suggestion, unstructure
 from remuda.config.sections import DEFAULT_NAMES, EngineConfig, LoopConfig, RunConfig
 from remuda.data.config import DataConfig
@@ -15,9 +15,11 @@ from remuda.errors import UserError
 from remuda.networks import NETWORKS
 from remuda.scores.config import ScoreConfig
 from remuda.strategies import STRATEGIES
+from remuda.system import parts as parts_of_users
+from remuda.system.choices import Choices
 
 # In NAMED sections, the key ``name`` chooses the class. PLAIN sections have a fixed class.
-NAMED = cast(dict[str, Mapping[str, type]], {"networks": NETWORKS, "strategy": STRATEGIES})
+NAMED = cast(dict[str, Choices[type]], {"networks": NETWORKS, "strategy": STRATEGIES})
 PLAIN: dict[str, type] = {
     "data": DataConfig,
     "engine": EngineConfig,
@@ -27,26 +29,39 @@ PLAIN: dict[str, type] = {
 
 
 def from_dict(values: dict[str, Any]) -> RunConfig:
-    """Return the configuration that nested dicts, such as those of a TOML file, describe."""
+    """Return the configuration that nested dicts, such as those of a TOML file, describe.
+
+    Users' own parts are imported. Relative paths of their files start at the working folder.
+    """
     sections = [f.name for f in fields(RunConfig)]
     check_known(values, sections, "section")
-    values = current_names(values)
+    values = with_full_paths(current_names(values), Path.cwd())
+    for found in references(values).values():
+        for reference in found:
+            parts_of_users.refresh(reference)
     parts: dict[str, Any] = {}
     for section, cls in PLAIN.items():
         parts[section] = structure(section, cls, _table(values, section))
-    for section, classes in NAMED.items():
-        table = dict(_table(values, section))
-        name = table.pop("name", DEFAULT_NAMES[section])
-        if not isinstance(name, str) or name not in classes:
-            hint = suggestion(str(name), classes)
-            raise UserError(f"{section}.name={name!r} is unknown: {hint}")
-        _check_owners(section, name, table)
-        parts[section] = structure(section, classes[name], table, has_name=True)
+    for section in NAMED:
+        parts[section] = _named(section, _table(values, section))
     parts["strategy"] = parts["strategy"].for_rounds(parts["run"].rounds)
     about, paper = values.get("about", ""), values.get("paper", {})
     if not isinstance(about, str) or not isinstance(paper, dict):
         raise UserError("about must be text, and paper must be a table")
     return RunConfig(about=about, paper=paper, **parts)
+
+
+def _named(section: str, table: dict[str, Any]) -> Any:
+    """Return the part that a NAMED section describes."""
+    table, classes = dict(table), NAMED[section]
+    name = table.pop("name", DEFAULT_NAMES[section])
+    if not isinstance(name, str) or name not in classes:
+        hint = suggestion(str(name), classes)
+        if isinstance(name, str) and ".py" in name:
+            hint = f"write FILE.py:NAME, for example {name.partition('.py')[0]}.py:TinyConv"
+        raise UserError(f"{section}.name={name!r} is unknown: {hint}")
+    _check_owners(section, name, table)
+    return structure(section, classes[name], table, has_name=True)
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -63,9 +78,40 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 def to_toml(config: RunConfig) -> str:
     """Return the text of a TOML file with every setting, including defaults."""
+    return write_toml(to_dict(config))
+
+
+def write_toml(values: dict[str, Any]) -> str:
+    """Return the text of a TOML file with these values."""
     import tomli_w
 
-    return tomli_w.dumps(to_dict(config))
+    return tomli_w.dumps(values)
+
+
+def comparable(values: dict[str, Any]) -> dict[str, Any]:
+    """Return every setting, including defaults, in a form that can be compared.
+
+    This imports none of the user's own code: sections that name it keep the settings they have,
+    and the checksums of its files stand for the code. Paths of files must be absolute.
+    """
+    values = current_names(values)
+    foreign = {setting.partition(".")[0] for setting in references(values)}
+    if not foreign:
+        return to_dict(from_dict(values))
+    complete: dict[str, Any] = dict(values)
+    for section, cls in PLAIN.items():
+        complete[section] = unstructure(cls()) | _table(values, section)
+    for section in set(NAMED) - foreign:
+        part = _named(section, _table(values, section))
+        complete[section] = {"name": _name_of(section, part)} | unstructure(part)
+    return with_fingerprints(_with_lists(complete))
+
+
+def _with_lists(value: Any) -> Any:
+    """Return nested values with lists instead of tuples, as in a TOML file."""
+    if isinstance(value, dict):
+        return {key: _with_lists(one) for key, one in value.items()}
+    return [_with_lists(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -88,7 +134,7 @@ def override(values: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     for section, given in current_names(_parse(assignments)).items():
         table = dict(_table(result, section))
         name, classes = given.get("name"), NAMED.get(section, {})
-        if isinstance(name, str) and name in classes:
+        if isinstance(name, str) and name in classes and name != table.get("name"):
             known = {f.name for f in fields(classes[name])}
             table = {key: value for key, value in table.items() if key in known}
         result[section] = table | given
@@ -123,8 +169,8 @@ def _check_owners(section: str, name: str, table: dict[str, Any]) -> None:
     """Raise if a setting exists, but only for other names of this section."""
     owners: dict[str, list[str]] = {}
     unknown = set(table) - {f.name for f in fields(NAMED[section][name])}
-    for other, cls in NAMED[section].items() if unknown else ():
-        for key in unknown & {f.name for f in fields(cls)}:
+    for other in NAMED[section].own if unknown else ():
+        for key in unknown & {f.name for f in fields(NAMED[section][other])}:
             owners.setdefault(key, []).append(other)
     for key, others in sorted(owners.items()):
         raise UserError(
@@ -134,13 +180,14 @@ def _check_owners(section: str, name: str, table: dict[str, Any]) -> None:
 
 
 def _name_of(section: str, part: object) -> str:
-    for name, cls in NAMED[section].items():
-        if cls is type(part):
-            return name
+    name = NAMED[section].name_of(type(part))
+    if name is not None:
+        return name
     known = {"networks": "NETWORKS", "strategy": "STRATEGIES"}[section]
+    kind = type(part).__name__
     raise UserError(
-        f"{type(part).__name__} has no name in the section {section}, so the run could not be "
-        f'loaded again: register it with remuda.{known}["NAME"] = {type(part).__name__}'
+        f"{kind} has no name in the section {section}, so the run could not be loaded again: use "
+        f'{section}.name="FILE.py:{kind}", or register it with remuda.{known}["NAME"] = {kind}'
     )
 
 

@@ -14,7 +14,7 @@ import cattrs
 from cattrs.errors import ClassValidationError
 
 from remuda.errors import UserError
-from remuda.system.choices import suggestion
+from remuda.system.text import suggestion
 
 
 def structure(section: str, cls: type, table: dict[str, Any], *, has_name: bool = False) -> Any:
@@ -83,6 +83,13 @@ def _number_or_word(value: Any, wanted: Any) -> Any:
     return value
 
 
+def _number_or_several(value: Any, wanted: Any) -> Any:
+    if isinstance(value, list | tuple):
+        (several,) = (part for part in get_args(wanted) if _is_several(part))
+        return _several(value, several)
+    return _converter.structure(value, int)
+
+
 def _switch_or_word(value: Any, wanted: Any) -> Any:
     words = [word for part in get_args(wanted) for word in get_args(part)]
     if not (isinstance(value, bool) or value in words):
@@ -123,6 +130,10 @@ def _is_number_or_word(wanted: Any) -> bool:
     return get_origin(wanted) in (Union, UnionType) and int in get_args(wanted)
 
 
+def _is_number_or_several(wanted: Any) -> bool:
+    return _is_number_or_word(wanted) and any(_is_several(part) for part in get_args(wanted))
+
+
 def _is_switch_or_word(wanted: Any) -> bool:
     return get_origin(wanted) in (Union, UnionType) and bool in get_args(wanted)
 
@@ -135,4 +146,5 @@ _converter.register_structure_hook(str, _strict("text", str))
 _converter.register_structure_hook_func(_is_several, _several)
 _converter.register_structure_hook_func(_is_literal, _literal)
 _converter.register_structure_hook_func(_is_number_or_word, _number_or_word)
+_converter.register_structure_hook_func(_is_number_or_several, _number_or_several)
 _converter.register_structure_hook_func(_is_switch_or_word, _switch_or_word)

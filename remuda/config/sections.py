@@ -15,6 +15,7 @@ from remuda.errors import UserError
 from remuda.networks import NETWORKS
 from remuda.scores.config import ScoreConfig
 from remuda.strategies import STRATEGIES
+from remuda.system.trackers import TRACKERS
 
 if TYPE_CHECKING:
     from remuda.networks import Networks
@@ -103,8 +104,16 @@ class LoopConfig:
     # first ones follow each other more quickly
     checkpoint_minutes: float = 2.0
     keep_checkpoints: int = 3  # newest checkpoints to keep, >= 1
+    # also keep the checkpoint that is best by this score, such as "fid" or
+    # "fid_10k_train_inception"; empty: only the newest ones
+    keep_best: str = ""
+    # stop if run.keep_best has not improved in this many scored rounds, >= 1; 0 = never
+    patience: int = 0
+    # stop after the round in which the rounds have taken this long in total; 0 = no limit
+    max_minutes: float = 0.0
     sample_every: int = 10  # rounds between sample grids, >= 1; the last round always gets one
-    tensorboard: bool = False  # also write TensorBoard's event files
+    # where to show the run as well as in its folder: tensorboard, wandb, mlflow
+    trackers: tuple[str, ...] = ()
     # ids of the members that were lost with their data; the run sets this itself
     lost: tuple[int, ...] = ()
 
@@ -112,12 +121,27 @@ class LoopConfig:
         for name in ("rounds", "keep_checkpoints", "sample_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"run.{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("members", "checkpoint_every"):
+        for name in ("members", "checkpoint_every", "patience"):
             if getattr(self, name) < 0:
                 raise UserError(f"run.{name} must be at least 0, not {getattr(self, name)}")
         if not self.checkpoint_minutes > 0:
             minutes = self.checkpoint_minutes
             raise UserError(f"run.checkpoint_minutes must be above 0, not {minutes}")
+        if not 0 <= self.max_minutes < math.inf:
+            raise UserError(
+                f"run.max_minutes must be a number of minutes, or 0 for no limit, not "
+                f"{self.max_minutes}"
+            )
+        if self.patience and not self.keep_best:
+            raise UserError(
+                f"run.patience={self.patience} needs a score to watch: set run.keep_best, for "
+                "example with --set run.keep_best=fid"
+            )
+        for name in self.trackers:
+            if name not in TRACKERS:
+                raise UserError(f"run.trackers: {name!r} is unknown: {suggestion(name, TRACKERS)}")
+        if len(set(self.trackers)) < len(self.trackers):
+            raise UserError(f"run.trackers={list(self.trackers)} names a tracker twice: remove one")
         if len(set(self.lost)) < len(self.lost):
             raise UserError(f"run.lost={list(self.lost)} names a member twice: remove one")
         known = range(self.members + len(self.lost))
@@ -157,3 +181,10 @@ class RunConfig:
     engine: EngineConfig = field(default_factory=EngineConfig)
     run: LoopConfig = field(default_factory=LoopConfig)
     scores: ScoreConfig = field(default_factory=ScoreConfig)
+
+    def __post_init__(self):
+        if self.run.keep_best and not self.scores.every:
+            raise UserError(
+                f"run.keep_best={self.run.keep_best} needs scores during training: set "
+                "scores.every, for example with --set scores.every=10"
+            )

@@ -9,6 +9,7 @@ from torch import nn
 
 from remuda.gan import players
 from remuda.gan.augment import Augmented
+from remuda.gan.checks import ROLES, build, check_networks
 from remuda.gan.lipschitz import SpectralNorm
 from remuda.gan.losses import Loss
 from remuda.gan.objective import Objective
@@ -60,16 +61,21 @@ class Definition(ABC):
             r2=self.r2,
             penalty_every=self.penalty_every,
         )
-        self.generator, self.discriminator = self.build_networks(0)
+        self.generator, self.discriminator = self.build_networks(0, is_checked=True)
         self.sampler = copy.deepcopy(self.generator).eval()
         self.joint = for_batches(self.discriminator, 2)
 
-    def build_networks(self, key: int) -> tuple[nn.Module, nn.Module]:
+    def build_networks(self, key: int, *, is_checked: bool = False) -> tuple[nn.Module, nn.Module]:
         """Return a generator and a discriminator whose weights are a function of the key."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key)
-            generator = self.networks.generator(self.shape, self.num_classes)
-            discriminator = self.networks.discriminator(self.shape, self.num_classes)
+            generator, discriminator = (
+                build(self.networks, role, self.shape, self.num_classes) for role in ROLES
+            )
+            if is_checked:
+                check_networks(
+                    generator, discriminator, self.networks, self.shape, self.num_classes
+                )
             if self.lipschitz in ("spectral", "spectral-both"):
                 discriminator = SpectralNorm(discriminator)
             if self.lipschitz == "spectral-both":

@@ -5,6 +5,7 @@ All methods are pure functions. This module knows nothing about populations.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ from remuda.gan.definition import Definition
 from remuda.gan.lipschitz import clip
 from remuda.gan.objective import Critic, GeneratorLoss
 from remuda.gan.overrides import NO_OVERRIDES, Overrides
-from remuda.gan.players import Labelled, Pair, Player, apply, apply_to_both
+from remuda.gan.players import Labelled, Pair, Player, apply, apply_to_both, sampled_tensors
+from remuda.gan.stacking import Stacking, try_stacking
 from remuda.tensors import calculus
 
 Gradients = dict[str, Tensor]
@@ -29,6 +31,25 @@ class GAN(Definition):
     ``real`` and ``fakes`` are images (b, C, H, W) in [-1, 1], ``labels`` (b,), ``noise``
     (b, latent). All other random draws come from ``key``, a scalar (see remuda.tensors.random).
     """
+
+    @cached_property
+    def stacking(self) -> Stacking:
+        """How well ``vmap`` trains several pairs at once, found by a trial."""
+        return try_stacking(self, self.step)
+
+    @cached_property
+    def stacked_losses(self) -> Stacking:
+        """How well ``vmap`` computes the losses of several pairs, without training them."""
+
+        def outputs(
+            pair: Pair, real: Tensor, labels: Tensor, noise: Tensor, keys: Tensor
+        ) -> Tensor:
+            inputs = noise[0], labels[0]
+            fakes, _ = apply(self.generator, *pair.generator[:2], *inputs)
+            return apply(self.discriminator, *pair.discriminator[:2], fakes, labels[0])[0]
+
+        # Penalties need the gradients of torch.func, which take almost a second to import.
+        return self.stacking if self.objective.has_penalties else try_stacking(self, outputs)
 
     # Steps of a pair
 
@@ -200,19 +221,33 @@ class GAN(Definition):
         discriminator, only the buffers change. Losses that pair images need ``real`` images, as
         many as fakes; other losses ignore them.
         """
+        return self.feedback_and_outputs(discriminator, fakes, labels, generator_loss, real)[:3]
+
+    def feedback_and_outputs(
+        self,
+        discriminator: Player,
+        fakes: Tensor,
+        labels: Tensor,
+        generator_loss: GeneratorLoss | None = None,
+        real: Labelled | None = None,
+    ) -> tuple[Player, Tensor, Tensor, Tensor]:
+        """Return what ``feedback`` returns, and the discriminator's output for every fake, (b,).
+
+        An output is higher if the discriminator takes the image for a real one.
+        """
         params, before, _ = discriminator
         on_real = None
         if self.objective.pairs(generator_loss):
             assert real is not None, "this loss compares fakes with real images"
             on_real, before = apply(self.discriminator, params, before, *real)
 
-        def loss(images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        def loss(images: Tensor) -> tuple[Tensor, tuple[dict[str, Tensor], Tensor]]:
             outputs, buffers = apply(self.discriminator, params, before, images, labels)
             value = self.objective.generator_loss(outputs, labels, on_real, generator_loss)
-            return value, buffers
+            return value, (buffers, self.objective.source(outputs))
 
-        value, buffers, feedback = calculus.value_and_grad(loss, fakes)
-        return discriminator._replace(buffers=buffers), feedback, value
+        value, (buffers, outputs), feedback = calculus.value_and_grad(loss, fakes)
+        return discriminator._replace(buffers=buffers), feedback, value, outputs
 
     def critic(self, params: dict[str, Tensor], buffers: dict[str, Tensor]) -> Critic:
         """Return the discriminator as a function of one or two batches that changes no buffers."""
@@ -243,8 +278,5 @@ class GAN(Definition):
 
     def sample(self, pair: Pair, noise: Tensor, labels: Tensor) -> Tensor:
         """Return images for users: in evaluation mode, from the averaged weights if they exist."""
-        average, generator = pair.average, pair.generator
-        params = {name: average.get(name, param) for name, param in generator.params.items()}
-        buffers = {name: average.get(name, buffer) for name, buffer in generator.buffers.items()}
         with torch.no_grad():
-            return apply(self.sampler, params, buffers, noise, labels)[0]
+            return apply(self.sampler, *sampled_tensors(pair), noise, labels)[0]

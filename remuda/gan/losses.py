@@ -88,29 +88,26 @@ def relativistic_generator(fake: Tensor, real: Tensor) -> Tensor:
     return softplus(real - fake).mean()
 
 
-LOSSES: dict[str, Loss] = {
-    "non-saturating": Loss(cross_entropy, non_saturating, has_targets=True),
-    "minimax": Loss(cross_entropy, minimax, has_targets=True),
-    "least-squares": Loss(
-        least_squares_discriminator, least_squares_generator, has_targets=True, boundary=0.5
-    ),
-    "wasserstein": Loss(
-        wasserstein_critic,
-        wasserstein_generator,
-        has_targets=False,
-        needs_lipschitz=True,
-        boundary=None,
-    ),
-    "hinge": Loss(hinge_discriminator, wasserstein_generator, has_targets=False),
-    "relativistic": Loss(
-        relativistic_discriminator,
-        relativistic_generator,
-        has_targets=False,
-        boundary=None,
-        pairs=True,
-    ),
-}
-
+NON_SATURATING = Loss(cross_entropy, non_saturating, has_targets=True)
+MINIMAX = Loss(cross_entropy, minimax, has_targets=True)
+LEAST_SQUARES = Loss(
+    least_squares_discriminator, least_squares_generator, has_targets=True, boundary=0.5
+)
+WASSERSTEIN = Loss(
+    wasserstein_critic,
+    wasserstein_generator,
+    has_targets=False,
+    needs_lipschitz=True,
+    boundary=None,
+)
+HINGE = Loss(hinge_discriminator, wasserstein_generator, has_targets=False)
+RELATIVISTIC = Loss(
+    relativistic_discriminator,
+    relativistic_generator,
+    has_targets=False,
+    boundary=None,
+    pairs=True,
+)
 
 # MUSTANGS draws a generator's loss from these three: cross-entropy, least squares on probabilities,
 # and the heuristic loss.

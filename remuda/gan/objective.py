@@ -43,7 +43,7 @@ class Objective:
         self, on_real: Tensor, on_fakes: Tensor, labels: Tensor, fake_labels: Tensor
     ) -> Tensor:
         """Return the loss for outputs on real images and fakes, without the penalties."""
-        source = self._source(on_real).float(), self._source(on_fakes).float()
+        source = self.source(on_real).float(), self.source(on_fakes).float()
         value = self.loss.discriminator(*source, self.real_target)
         if self.auxiliary:
             value = value + class_loss(on_real[:, 1:].float(), labels)
@@ -61,10 +61,10 @@ class Objective:
 
         A loss that pairs images also needs the outputs on real images.
         """
-        sources = [self._source(on_fakes).float()]
+        sources = [self.source(on_fakes).float()]
         if self.pairs(loss):
             assert on_real is not None, "this loss compares fakes with real images"
-            sources.append(self._source(on_real).float())
+            sources.append(self.source(on_real).float())
         # PyTorch 2.11 does not compile "loss or self.loss.generator".
         value = self.loss.generator(*sources) if loss is None else loss(*sources)
         if self.auxiliary:
@@ -78,8 +78,8 @@ class Objective:
         """
         boundary = self.loss.boundary
         if boundary is None:
-            return (self._source(on_real) - self._source(on_fakes)).sign()
-        return (self._source(on_real) - boundary).sign()
+            return (self.source(on_real) - self.source(on_fakes)).sign()
+        return (self.source(on_real) - boundary).sign()
 
     def penalties(self, critic: Critic, real: Labelled, fakes: Labelled, key: Tensor) -> Tensor:
         """Return the weighted sum of all penalties.
@@ -113,11 +113,11 @@ class Objective:
 
         def total(images: tuple[Tensor, ...]) -> Tensor:
             outputs = critic(*zip(images, labels, strict=True))
-            sums = [self._source(of_batch).sum() for of_batch in outputs]
+            sums = [self.source(of_batch).sum() for of_batch in outputs]
             return sum(sums[1:], sums[0])
 
         return calculus.gradient(total, tuple(batch[0] for batch in batches))
 
-    def _source(self, outputs: Tensor) -> Tensor:
+    def source(self, outputs: Tensor) -> Tensor:
         """Return the outputs that tell real from fake, (b,); the others are class logits."""
         return outputs[:, 0] if self.auxiliary else outputs

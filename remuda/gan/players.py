@@ -1,6 +1,9 @@
 """Represent a network as a tree of tensors, and call a module with that tree."""
 
+import copy
+import threading
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +41,15 @@ def tensors_of(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]
     return params, dict(module.named_buffers())
 
 
+def sampled_tensors(pair: Pair) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the generator's parameters and buffers for sampling: the averaged ones if any."""
+    params, buffers, _ = pair.generator
+    return (
+        {name: pair.average.get(name, param) for name, param in params.items()},
+        {name: pair.average.get(name, buffer) for name, buffer in buffers.items()},
+    )
+
+
 def new_player(module: nn.Module, optimizer: Adam) -> Player:
     """Return a player with the weights of a newly initialised module."""
     params, buffers = tensors_of(module)
@@ -49,7 +61,35 @@ def apply(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Call the module with these tensors instead of its own; return its output and new buffers."""
     buffers = {name: buffer.clone() for name, buffer in buffers.items()}
-    return functional_call(module, (params, buffers), inputs, tie_weights=False), buffers
+    return _call(module, (params, buffers), inputs), buffers
+
+
+class _Copies(threading.local):
+    """This thread's copies of modules."""
+
+    def __init__(self) -> None:
+        self.of: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
+
+
+_copies = _Copies()
+_main_calls = threading.RLock()  # held while the main thread calls a module
+
+
+def _call(module: nn.Module, tensors: tuple[dict[str, Tensor], ...], inputs: Any) -> Tensor:
+    """Call a module with these tensors.
+
+    ``functional_call`` changes the module while it runs. If two threads used the same module, one
+    would compute with the tensors of the other. So every thread but the main one has its own copy.
+    """
+    if torch.compiler.is_compiling():  # traces without changing the module
+        return functional_call(module, tensors, inputs, tie_weights=False)
+    if threading.current_thread() is threading.main_thread():
+        with _main_calls:
+            return functional_call(module, tensors, inputs, tie_weights=False)
+    if module not in _copies.of:
+        with _main_calls:  # the module has its own tensors now
+            _copies.of[module] = copy.deepcopy(module)
+    return functional_call(_copies.of[module], tensors, inputs, tie_weights=False)
 
 
 def apply_to_both(

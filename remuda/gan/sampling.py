@@ -18,7 +18,7 @@ def sample_rows(gan: GAN, pairs: Pair, rows: Tensor, noise: Tensor, labels: Tens
     num_padded = int(counts.max()) * len(authors) if len(authors) else 0
     # Stacked pairs need fewer launches on a GPU. A CPU is faster with one pair after the other.
     is_stacked = noise.device.type == "cuda" and len(authors) > 1
-    if is_stacked and num_padded <= MAX_PADDING * len(noise):
+    if is_stacked and num_padded <= MAX_PADDING * len(noise) and not gan.stacking.problem:
         for some in authors.split(MAX_STACKED):
             mine = torch.isin(rows, some)
             images[mine] = sample_stacked(gan, pairs, rows[mine], noise[mine], labels[mine])

@@ -8,9 +8,12 @@ if TYPE_CHECKING:
     from remuda.networks.acgan import ACGANMLP, ACGANCelebA, ACGANCifar10, ACGANMnist
     from remuda.networks.base import Networks, count_parameters
     from remuda.networks.dcgan import DCGAN, WCGAN
+    from remuda.networks.layers import one_hot
     from remuda.networks.mlp import MLP
     from remuda.networks.r3gan import R3GAN
     from remuda.networks.resnet import SAGAN, ResNet
+    from remuda.networks.streams import RandomStream
+    from remuda.networks.wrapping import wrap
 
 NETWORKS: Choices[type["Networks"]] = Choices(
     {
@@ -24,7 +27,9 @@ NETWORKS: Choices[type["Networks"]] = Choices(
         "r3gan": "remuda.networks.r3gan:R3GAN",
         "resnet": "remuda.networks.resnet:ResNet",
         "sagan": "remuda.networks.resnet:SAGAN",
-    }
+    },
+    group="remuda.networks",
+    base="remuda.networks.base:Networks",
 )
 
 __all__ = [
@@ -39,8 +44,11 @@ __all__ = [
     "ACGANCifar10",
     "ACGANMnist",
     "Networks",
+    "RandomStream",
     "ResNet",
     "count_parameters",
+    "one_hot",
+    "wrap",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -49,8 +57,11 @@ __getattr__, __dir__ = lazy_exports(
         "acgan": ["ACGANMLP", "ACGANCelebA", "ACGANCifar10", "ACGANMnist"],
         "base": ["Networks", "count_parameters"],
         "dcgan": ["DCGAN", "WCGAN"],
+        "layers": ["one_hot"],
         "mlp": ["MLP"],
         "r3gan": ["R3GAN"],
         "resnet": ["SAGAN", "ResNet"],
+        "streams": ["RandomStream"],
+        "wrapping": ["wrap"],
     },
 )

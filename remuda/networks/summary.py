@@ -5,6 +5,7 @@ from rich.table import Table
 from torch import nn
 
 from remuda.networks.base import Networks, count_parameters
+from remuda.system import look
 
 
 def tables(networks: Networks, shape: tuple[int, ...], num_classes: int) -> list[Table]:
@@ -21,8 +22,7 @@ def tables(networks: Networks, shape: tuple[int, ...], num_classes: int) -> list
 
 def _table(title: str, network: nn.Module, *inputs: torch.Tensor) -> Table:
     title = f"{title}: {count_parameters(network):,} parameters"
-    table = Table("layer", "output", title=title, title_justify="left")
-    table.add_column("parameters", justify="right")
+    table = look.table("layer", "output", "parameters", right=["parameters"], title=title)
 
     def report(module: nn.Module, _: object, output: torch.Tensor | list[torch.Tensor]) -> None:
         text = repr(module) if len(repr(module)) < 60 else type(module).__name__

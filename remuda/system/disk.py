@@ -5,14 +5,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, is_shared: bool = False) -> None:
     """Replace a file's content in one step.
 
-    Bytes that are not valid text, as in some folder names, are written as escapes.
+    Bytes that are not valid text, as in some folder names, are written as escapes. If other
+    processes may write a shared file at the same time, the last one wins.
     """
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"), is_shared=is_shared)
+
+
+def write_bytes(path: Path, content: bytes, *, is_shared: bool = False) -> None:
+    """Replace a file's content in one step, as ``write_text`` does."""
+    writer = f".{os.getpid()}" if is_shared else ""
+    temporary = path.with_name(f".{path.name}{writer}.new")
+    with temporary.open("wb") as file:
+        file.write(content)
     sync(temporary)
     temporary.replace(path)
 

@@ -1,12 +1,19 @@
-"""Measure how much memory is free."""
+"""Measure how much memory is free, and how much this process uses."""
 
 import os
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remuda.system.devices import CGROUP
 
+if TYPE_CHECKING:
+    import torch
+
+_STATM = Path("/proc/self/statm")
 _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 # Each version of control groups has its own folder below CGROUP. For each folder: the file with
@@ -15,6 +22,35 @@ _FILES = {
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     "": ("memory.max", "memory.current", ""),
 }
+
+
+def peak_bytes(device: "torch.device") -> int:
+    """Return the most bytes that this process has used so far: on a GPU, of its memory.
+
+    On a GPU, this counts PyTorch's tensors.
+    """
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated(device)
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else 1024 * largest
+
+
+def used_bytes(device: "torch.device") -> int:
+    """Return the bytes that this process uses now, counted as in ``peak_bytes``.
+
+    Systems without /proc report only the largest number so far.
+    """
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.memory_allocated(device)
+    try:
+        pages = int(_STATM.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return peak_bytes(device)
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def available_bytes() -> int | None:

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 from remuda.system.disk import cache_folder
@@ -64,6 +65,31 @@ def tf32(allowed: bool) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(matmul)
         torch.backends.cudnn.allow_tf32 = convolution
+
+
+@contextmanager
+def own_stream(device: "torch.device") -> Iterator[None]:
+    """Let the work of this thread on a GPU run next to the work of other threads.
+
+    All threads that use this share one stream of the device, because PyTorch keeps the freed memory
+    of each stream for itself.
+    """
+    import torch
+
+    if device.type != "cuda":
+        yield
+        return
+    stream = _second_stream(device)
+    stream.wait_stream(torch.cuda.default_stream(device))  # it may still compute our inputs
+    with torch.cuda.stream(stream):
+        yield
+
+
+@cache
+def _second_stream(device: "torch.device") -> "torch.cuda.Stream":
+    import torch
+
+    return torch.cuda.Stream(device)
 
 
 def keep_compiled_code() -> None:

@@ -1,6 +1,7 @@
 """Format numbers and lists consistently in all messages, and define how messages are sent."""
 
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 
 Notify = Callable[[str], None]  # receives messages for the user, such as "computing features"
 
@@ -34,3 +35,10 @@ def listed(words: Sequence[str]) -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a mistyped name: the nearest known name, or all known names."""
+    known = list(known)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"

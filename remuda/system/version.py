@@ -1,3 +1,3 @@
 """Define the version of remuda."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,3 +1,5 @@
+import tomllib
+
 import pytest
 
 from remuda import config, recipes
@@ -101,7 +103,7 @@ BAD = {
     "strategy.generator_lr must be a finite number above 0, not nan": {
         "strategy": {"generator_lr": float("nan")}
     },
-    "strategy.loss: 'hing' is unknown, did you mean hinge?": {"strategy": {"loss": "hing"}},
+    "strategy.loss='hing' is unknown: did you mean hinge?": {"strategy": {"loss": "hing"}},
     "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
     "strategy.steps_per_round must be at least 0 and finite, not -1": {
@@ -179,6 +181,8 @@ def test_files_that_are_missing_or_broken(tmp_path):
         recipes.read(str(tmp_path / "broken.toml"))
     with pytest.raises(UserError, match="did you mean class-parallel-digits"):
         recipes.read("class-parallel-digit")
+    with pytest.raises(UserError, match="did you mean fl-gan-digits"):
+        recipes.read("FL-GAN-digits")
 
 
 def test_annealing_ends_with_the_run_unless_a_setting_says_otherwise():
@@ -199,3 +203,13 @@ def test_a_strategy_without_a_run_needs_the_length_of_its_annealing():
     with pytest.raises(UserError, match="annealing_rounds must be above 0"):
         made.prepare(networks, (1, 4, 4), 0, seed=0)
     made.for_rounds(3).prepare(networks, (1, 4, 4), 0, seed=0)
+
+
+def test_a_size_is_a_number_or_a_pair():
+    for text, size in (("32", 32), ("[48, 64]", (48, 64)), ("[48,64]", (48, 64))):
+        made = config.from_dict(config.override({}, [f"data.size={text}"]))
+        assert made.data.size == size
+        assert config.from_dict(tomllib.loads(config.to_toml(made))) == made
+    for text in ("[48]", "[1, 2, 3]", "[1.5, 2]", "true", "1.5", "big", "[a, b]"):
+        with pytest.raises(UserError, match=r"data\.size: expected "):
+            config.from_dict(config.override({}, [f"data.size={text}"]))

@@ -65,6 +65,23 @@ def test_old_names_work_in_a_record_and_are_reported_once(tmp_path: Path):
     assert messages(read_twice) == BOTH
 
 
+@pytest.mark.parametrize(("old", "new"), [(True, ("tensorboard",)), (False, ())])
+def test_the_old_switch_of_tensorboard_chooses_a_tracker(old, new):
+    def read():
+        assert config.from_dict({"run": {"tensorboard": old}}).run.trackers == new
+
+    assert messages(read) == ["run.tensorboard is deprecated: use run.trackers"]
+    assert (
+        config.from_dict(config.override({}, [f"run.tensorboard={str(old).lower()}"])).run.trackers
+        == new
+    )
+
+
+def test_a_wrong_value_of_an_old_name_is_refused():
+    with pytest.raises(UserError, match=r"run\.trackers: expected words in brackets"):
+        config.from_dict({"run": {"tensorboard": "yes"}})
+
+
 def test_an_old_and_a_new_name_together_are_an_error():
     both = {"engine": {"on_loss": "drop", "on_failure": "stop"}}
     sentence = r"engine\.on_loss is the old name of engine\.on_failure, but both are set: remove"

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from remuda.gan.losses import LOSSES, class_loss, gradient_penalty, mean_squared_norm
+from remuda.gan import LOSSES
+from remuda.gan.losses import class_loss, gradient_penalty, mean_squared_norm
 
 LOG3 = math.log(3.0)  # sigmoid(log 3) = 3/4
 REAL, FAKE = torch.tensor([LOG3, 0.0]), torch.tensor([-LOG3, LOG3])  # D = 3/4, 1/2 and 1/4, 3/4

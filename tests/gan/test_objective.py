@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from remuda.gan.losses import LOSSES
+from remuda.gan import LOSSES
 from remuda.gan.objective import Objective
 from remuda.tensors import random
 

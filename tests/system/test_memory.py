@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from remuda.system import memory
 
@@ -47,3 +48,20 @@ def test_the_limit_of_a_container_with_control_groups_version_1(tmp_path):
     assert memory.available_bytes() == 0
     group(tmp_path / "fs/memory", 3000, 1000, "total_rss 5\ntotal_inactive_file 50", V1)
     assert memory.available_bytes() == 2050
+
+
+def test_the_memory_of_this_process_grows_with_its_tensors():
+    cpu = torch.device("cpu")
+    before = memory.used_bytes(cpu)
+    tensor = torch.ones(100 << 20, dtype=torch.uint8)
+    during, peak = memory.used_bytes(cpu), memory.peak_bytes(cpu)
+    assert during - before > 50 << 20 and peak >= during - (1 << 20)
+    del tensor
+    assert memory.used_bytes(cpu) < during - (50 << 20)
+    assert memory.peak_bytes(cpu) >= peak
+
+
+def test_the_largest_number_counts_without_proc(monkeypatch, tmp_path):
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(memory, "_STATM", tmp_path / "none")
+    assert memory.used_bytes(cpu) == memory.peak_bytes(cpu) > 10 << 20

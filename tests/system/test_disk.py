@@ -1,0 +1,20 @@
+import os
+
+from remuda.system import disk
+
+
+def test_processes_that_write_a_shared_file_use_their_own_temporary_files(tmp_path, monkeypatch):
+    """Another process replaces the file while this one writes it: both succeed."""
+    path, sync = tmp_path / "floor.json", disk.sync
+
+    def sync_while_another_process_writes(temporary):
+        monkeypatch.setattr(disk, "sync", sync)
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        disk.write_text(path, "theirs", is_shared=True)
+        assert path.read_text() == "theirs"
+        sync(temporary)
+
+    monkeypatch.setattr(disk, "sync", sync_while_another_process_writes)
+    disk.write_text(path, "ours", is_shared=True)
+    assert path.read_text() == "ours"
+    assert [file.name for file in tmp_path.iterdir()] == ["floor.json"]
