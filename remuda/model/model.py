@@ -5,21 +5,20 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from remuda.data.images import to_bytes
-from remuda.engines import Communicator, Engine, SingleProcess, Stacked
+from remuda.engines import Communicator, Engine, SingleProcess
 from remuda.errors import UserError
 from remuda.gan.interpolation import End, have_common_layers, sample_between
 from remuda.gan.sampling import sample_rows
-from remuda.model.points import read_point
-from remuda.record import DataFacts, Record, checkpoints
+from remuda.model.points import check_noise, read_point
+from remuda.record import DataFacts
 from remuda.strategies import Context, Strategy
-from remuda.system.devices import find_device
+from remuda.system import progress
 from remuda.system.memory import available_bytes
 from remuda.system.pytorch import tf32
 from remuda.system.text import Notify, count, ignore
@@ -49,36 +48,70 @@ class Model:
     num_labels: int  # labels that ``sample`` accepts; 0 if the model is unconditional
     round: int
 
-    def sample(self, n: int, labels: Labels = None, seed: int = 0) -> Tensor:
+    def sample(
+        self, n: int, labels: Labels = None, seed: int = 0, noise: Tensor | None = None
+    ) -> Tensor:
         """Return n images (n, C, H, W), uint8 (points: float32).
 
         ``labels`` is one class, given by number or name, or a list of n classes. If it is None,
         classes are drawn according to their frequency in the training data, as in equation 5 of
-        the class-parallel paper. Image i depends only on the seed, i and its label.
+        the class-parallel paper. Image i depends only on the seed, i and its label. With ``noise``
+        (n, latent), it depends only on row i of the noise and its label; the seed then draws only
+        labels.
         """
-        return self.generate(self.choose_labels(n, labels, seed), seed)
+        chosen = self.choose_labels(n, labels, seed)
+        return self.generate(chosen, seed, noise)
 
-    def generate(self, labels: Tensor, seed: int) -> Tensor:
-        """Return one image for each label."""
-        self.communicator.all_gather([seed, labels.tolist()])
-        return self._generate(labels, seed)
+    def generate(self, labels: Tensor, seed: int, noise: Tensor | None = None) -> Tensor:
+        """Return one image for each label, from the noise of the seed or from this noise."""
+        if noise is not None:
+            noise = check_noise(noise, len(labels), self.context.gan.networks.latent)
+        own = None if noise is None else noise.tolist()
+        self.communicator.all_gather([seed, labels.tolist(), own, False])
+        return self._generate(labels, seed, noise)
+
+    def generate_by_member(self, labels: Tensor, seed: int) -> Tensor:
+        """Return one image per label from every member's own generator, member by member.
+
+        All members use the same noise and labels.
+        """
+        self.communicator.all_gather([seed, labels.tolist(), None, True])
+        return self._generate_by_member(labels, seed)
+
+    def _generate_by_member(self, labels: Tensor, seed: int) -> Tensor:
+        size, columns = self.engine.size, len(labels)
+        authors = torch.arange(size).repeat_interleave(columns)
+        noise = self._noise(columns, seed).repeat(size, 1)
+        return self._generate(labels.repeat(size), seed, noise, authors)
 
     def assist(self) -> None:
         """Generate images of the members hosted here whenever rank 0 asks for them."""
         while (request := self.communicator.all_gather(None)[0]) is not None:
-            seed, labels = request
+            seed, labels, own, is_by_member = request
+            noise = None if own is None else torch.tensor(own)
             with suppress(UserError):  # rank 0 reports it
-                self._generate(torch.tensor(labels), seed)
+                if is_by_member:
+                    self._generate_by_member(torch.tensor(labels), seed)
+                else:
+                    self._generate(torch.tensor(labels), seed, noise)
 
     def dismiss(self) -> None:
         """Tell the ranks that call ``assist`` that rank 0 needs no more images."""
         self.communicator.all_gather(None)
 
-    def _generate(self, labels: Tensor, seed: int) -> Tensor:
+    def _generate(
+        self,
+        labels: Tensor,
+        seed: int,
+        noise: Tensor | None = None,
+        authors: Tensor | None = None,  # by default, the strategy chooses them
+    ) -> Tensor:
         device = self.engine.device
-        noise, labels = self._noise(len(labels), seed), labels.to(device)
+        noise = self._noise(len(labels), seed) if noise is None else noise.to(device)
+        labels = labels.to(device)
         generators = self.strategy.generators(self.engine, self.state)
-        authors = self.strategy.authors(self.engine, self.state, noise, labels).cpu()
+        if authors is None:
+            authors = self.strategy.authors(self.engine, self.state, noise, labels).cpu()
         # Rank 0 decides who generates what: on another kind of processor, the last bit of the
         # noise may differ, and with it a choice that depends on the noise.
         own = [authors.tolist() if self.communicator.is_root else None, list(self.engine.members)]
@@ -95,6 +128,7 @@ class Model:
             rows = row[authors[mine]].to(device)
             images = self._images(sample_rows, generators, rows, noise[mine], labels[mine])
             chunks.append(self.communicator.collect(images, ranks))
+            progress.step(len(part))
         return torch.cat(chunks)
 
     def walk(
@@ -178,17 +212,19 @@ class Model:
             )
         return (images if self.facts.is_points else to_bytes(images)).cpu()
 
-    def draw_labels(self, n: int, seed: int = 0) -> Tensor:
+    def draw_labels(self, n: int, seed: int = 0, num_labels: int | None = None) -> Tensor:
         """Draw n labels from p(y), the class frequencies of the training data.
 
-        Return zeros if the model is unconditional.
+        ``num_labels`` restricts them to the first classes. Return zeros if the model is
+        unconditional.
         """
         if not self.num_labels:
             return torch.zeros(n, dtype=torch.int64)
-        counts = torch.tensor(self.facts.counts[: self.num_labels], dtype=torch.float64)
+        most = self.num_labels if num_labels is None else num_labels
+        counts = torch.tensor(self.facts.counts[:most], dtype=torch.float64)
         steps = (counts / counts.sum()).cumsum(0)
         draws = random.uniform(torch.tensor(random.key(seed, "labels")), (n,)).double()
-        return torch.searchsorted(steps, draws, right=True).clamp(max=self.num_labels - 1)
+        return torch.searchsorted(steps, draws, right=True).clamp(max=most - 1)
 
     def label_number(self, label: Any) -> int:
         """Return the number of a class that is given by number or name."""
@@ -205,7 +241,8 @@ class Model:
         except (ValueError, TypeError):  # neither a name nor a whole number
             number = -1
         if not 0 <= number < self.num_labels:
-            shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+            shown = ", ".join(" ".join(name.split()) for name in names[:12])
+            shown += ", ..." if len(names) > 12 else ""
             raise UserError(
                 f"label {label} is unknown: labels are 0 to {self.num_labels - 1}, named {shown}"
             )
@@ -222,13 +259,18 @@ class Model:
                 f"{free / 2**30:,.1f} GiB is free: draw fewer samples"
             )
 
-    def choose_labels(self, n: int, labels: Labels, seed: int) -> Tensor:
-        """Convert the argument ``labels`` of ``sample`` to n label numbers."""
+    def choose_labels(
+        self, n: int, labels: Labels, seed: int, num_labels: int | None = None
+    ) -> Tensor:
+        """Convert the argument ``labels`` of ``sample`` to n label numbers.
+
+        If they are drawn, ``num_labels`` restricts them to the first classes.
+        """
         if n < 1:
             raise UserError(f"the number of samples must be at least 1, not {n}")
         self._check_memory(n)
         if labels is None:
-            return self.draw_labels(n, seed)
+            return self.draw_labels(n, seed, num_labels)
         is_scalar = isinstance(labels, str) or getattr(labels, "ndim", 1) == 0
         if is_scalar or not isinstance(labels, Iterable):
             return torch.full((n,), self.label_number(labels))
@@ -239,44 +281,3 @@ class Model:
                 "sample"
             )
         return numbers
-
-
-def load(
-    run: str | Path,
-    checkpoint: int | None = None,
-    device: str = "cpu",
-    notify: Notify = ignore,
-) -> Model:
-    """Load a run's model from its newest intact checkpoint, or from the checkpoint of a round.
-
-    ``notify`` receives a message about each damaged checkpoint that is skipped.
-    """
-    record = Record.open(run)
-    config, facts = record.config, record.facts
-    if checkpoint is None:
-        chosen, complaints = record.newest()
-        if chosen is None:
-            why = "; ".join(complaints) or "it has not saved one yet"
-            raise UserError(f"{run} has no checkpoint to load: {why}")
-        for complaint in complaints:
-            notify(f"{complaint}; using the checkpoint of round {chosen.round}")
-    else:
-        chosen = record.checkpoint(checkpoint)
-    num_classes = len(facts.classes)
-    strategy = config.strategy
-    context = strategy.prepare(config.networks, facts.shape, num_classes, config.run.seed)
-    # The number of members may have changed since the checkpoint was written.
-    num_members = len(checkpoints.members(chosen))
-    engine = Stacked(num_members, find_device(device))
-    like = trees.to(strategy.init(context, Stacked(num_members)), "meta")
-    state = checkpoints.load(chosen, strategy, like, engine.device)
-    num_labels = strategy.num_labels(context.gan, num_members)
-    return Model(
-        strategy=strategy,
-        context=context,
-        state=state,
-        engine=engine,
-        facts=facts,
-        num_labels=num_labels,
-        round=chosen.round,
-    )

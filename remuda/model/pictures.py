@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
 from remuda.errors import UserError
+from remuda.model.captions import captioned
+from remuda.system.text import count
 
 MARGIN = 3  # pixels between images
 SMALLEST = 32  # pixels; images with a smaller side are enlarged to about this size
+LIMIT = 1.1  # largest coordinate in a plot of points
+PLOT = 128  # pixels per side of a small plot of points
 ANIMATIONS = {".gif": "GIF", ".webp": "WEBP", ".apng": "PNG"}  # Pillow's formats
 FRAME_TIME, END_TIME = 100, 600  # milliseconds per frame; the first and last frames stay longer
 
@@ -25,9 +30,15 @@ def to_picture(image: Tensor) -> Image.Image:
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
-def save_grid(images: Tensor, columns: int, path: Path) -> None:
-    """Draw images (n, C, H, W) uint8 row by row; draw points (n, 2, 1, 1) as a scatter plot."""
-    _save(draw(images, columns), path, "PNG")
+def save_grid(
+    images: Tensor, columns: int, path: Path | str, names: Sequence[str] | None = None
+) -> None:
+    """Draw images (n, C, H, W) uint8 row by row; draw points (n, 2, 1, 1) as a scatter plot.
+
+    ``names`` holds one name per row, for instance of its class, to write next to the images. Long
+    names are shortened.
+    """
+    _save(draw(images, columns, names), Path(path), "PNG")
 
 
 def save_animation(pictures: Sequence[Image.Image], path: Path) -> None:
@@ -54,10 +65,27 @@ def save_animation(pictures: Sequence[Image.Image], path: Path) -> None:
     )
 
 
-def draw(images: Tensor, columns: int) -> Image.Image:
-    """Return images (n, C, H, W) uint8 as a grid, points (n, 2, 1, 1) as a scatter plot."""
+def draw(images: Tensor, columns: int, names: Sequence[str] | None = None) -> Image.Image:
+    """Return images (n, C, H, W) uint8 as a grid, points (n, 2, 1, 1) as a scatter plot.
+
+    ``names`` are written next to the rows of a grid.
+    """
     if images.is_floating_point():
         return _scatter(images)
+    grid = _grid(images, columns)
+    if names is None:
+        return grid
+    num_rows = -(-len(images) // columns)
+    if len(names) != num_rows:
+        raise UserError(
+            f"got {count(len(names), 'name')} for {count(num_rows, 'row')} of images: pass one "
+            "name per row"
+        )
+    row_height = grid.height // num_rows
+    return captioned(grid, names, min(max(row_height // 3, 11), 14))
+
+
+def _grid(images: Tensor, columns: int) -> Image.Image:
     first = to_picture(images[0])
     scale = max(1, SMALLEST // first.height)
     width, height = first.width * scale + MARGIN, first.height * scale + MARGIN
@@ -76,12 +104,23 @@ def _scatter(points: Tensor) -> Image.Image:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4, 4), dpi=100, layout="constrained")
-    axes = figure.add_subplot(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
+    limits = -LIMIT, LIMIT
+    axes = figure.add_subplot(xlim=limits, ylim=limits, aspect="equal")
     x, y = points.flatten(1).T.numpy()
     axes.plot(x, y, ".", markersize=3, alpha=0.5)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def plot_points(points: Tensor) -> Tensor:
+    """Return small scatter plots (m, 1, S, S) uint8 of m sets of points (m, n, 2, 1, 1)."""
+    plots = torch.full((len(points), 1, PLOT, PLOT), 255, dtype=torch.uint8)
+    plots[..., [0, -1], :] = plots[..., [0, -1]] = 200  # a grey frame
+    x, y = (points.flatten(2) / LIMIT).unbind(2)
+    columns, rows = (((each + 1) / 2 * PLOT).long().clamp(0, PLOT - 1) for each in (x, -y))
+    plots[torch.arange(len(points))[:, None], 0, rows, columns] = 0
+    return plots
 
 
 def _save(picture: Image.Image, path: Path, form: str, **settings: Any) -> None:

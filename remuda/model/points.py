@@ -1,7 +1,10 @@
-"""Read the points of a walk: a class, a seed, or both."""
+"""Read points: those of a walk, which are a class, a seed, or both, and noise from users."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from remuda.errors import UserError
 
@@ -38,3 +41,21 @@ def read_point(text: str, classes: Sequence[str], default_seed: int) -> Point:
             f"the point {text} has no whole number after its colon: write CLASS, CLASS:SEED or, "
             "for a model without labels, :SEED"
         ) from None
+
+
+def check_noise(noise: Any, n: int, latent: int) -> Tensor:
+    """Return noise from a user as float32 (n, latent); raise if it has another shape or NaN."""
+    try:
+        tensor = torch.as_tensor(noise, dtype=torch.float32).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(
+            f"noise must be a tensor of numbers ({n}, {latent}), not {type(noise).__name__}"
+        ) from None
+    if tensor.shape != (n, latent):
+        raise UserError(
+            f"noise has the shape {tuple(tensor.shape)}, but {n} images of this model need "
+            f"({n}, {latent})"
+        )
+    if not tensor.isfinite().all():
+        raise UserError("noise contains NaN or infinity: pass finite numbers")
+    return tensor

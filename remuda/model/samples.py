@@ -7,32 +7,40 @@ from torch import Tensor
 
 from remuda.errors import UserError
 from remuda.model.model import Model
-from remuda.model.pictures import ANIMATIONS, draw, save_animation, save_grid, to_picture
+from remuda.model.pictures import (
+    ANIMATIONS,
+    draw,
+    plot_points,
+    save_animation,
+    save_grid,
+    to_picture,
+)
 from remuda.system.text import Notify, ignore
 
 COLUMNS = 8  # images per row of a grid
 STRIP_FRAMES, ANIMATION_FRAMES = 8, 32  # of a walk
 MAX_GRID_ROWS = 20  # labels shown in a run's sample grids
+CELL_POINTS = 500  # points per cell in a run's pictures of cells
 
 
 def write_samples(model: Model, n: int, label: str | None, target: Path, seed: int = 0) -> None:
     """Write n images as a grid FILE.png, or as separate files to a folder.
 
     ``label`` is one class. None draws classes according to their frequency, and "all" draws n
-    images of each class, one row per class. A folder has one sub-folder per label and can serve as
-    the data set ``folder:PATH``.
+    images of each class, one row per class, with the names of the classes. A folder has one
+    sub-folder per label and can serve as the data set ``folder:PATH``.
     """
-    columns = COLUMNS
+    columns, names = COLUMNS, None
     if label == "all":
         numbers = range(max(1, model.num_labels))
         labels = torch.cat([model.choose_labels(n, number, seed) for number in numbers])
-        columns = n
+        columns, names = n, model.facts.classes[: model.num_labels]
     else:
         labels = model.choose_labels(n, label, seed)
     images = model.generate(labels, seed)
     if target.suffix.lower() == ".png":
         target.parent.mkdir(parents=True, exist_ok=True)
-        save_grid(images, min(columns, len(images)), target)
+        save_grid(images, min(columns, len(images)), target, names or None)
     elif target.suffix:
         raise UserError(
             f"--out {target} is neither a grid nor a folder: use a name that ends in .png for a "
@@ -112,6 +120,19 @@ def draw_grid(model: Model) -> tuple[Tensor, int]:
     else:
         labels = torch.zeros(columns * columns, dtype=torch.int64)
     return model.generate(labels, seed=0), columns
+
+
+def draw_cells(model: Model) -> tuple[Tensor, int]:
+    """Draw one row of images per cell of the torus; use the same noise in every row and round.
+
+    The columns of a conditional model show its classes in turn. The points of a cell become one
+    image. Return the images and the number of columns.
+    """
+    if model.facts.is_points:
+        points = model.generate_by_member(torch.zeros(CELL_POINTS, dtype=torch.int64), seed=0)
+        return plot_points(points.unflatten(0, (-1, CELL_POINTS))), 1
+    labels = torch.arange(COLUMNS) % max(1, model.num_labels)
+    return model.generate_by_member(labels, seed=0), COLUMNS
 
 
 def write_grid(model: Model, path: Path) -> None:

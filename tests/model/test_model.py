@@ -51,6 +51,38 @@ def test_a_larger_n_keeps_the_earlier_samples(runs):
     assert len(many.unique(dim=0)) > 100
 
 
+@pytest.mark.parametrize("name", ["herd", "conditional", "plain", "points"])
+def test_images_depend_on_their_own_noise_and_label(runs, name):
+    model = remuda.load(runs / name)
+    latent = model.context.gan.networks.latent
+    noise = torch.randn(6, latent, generator=torch.Generator().manual_seed(1))
+    labels = [2, 0, 1, 1, 0, 2] if model.num_labels else None
+    images = model.sample(6, labels=labels, noise=noise)
+    order = [3, 5, 0, 1, 4, 2]
+    moved = [labels[i] for i in order] if labels else None
+    assert torch.equal(model.sample(6, labels=moved, seed=9, noise=noise[order]), images[order])
+    assert torch.equal(model.sample(6, labels=labels, noise=noise.double()), images)
+    assert torch.equal(model.sample(6, labels=labels, noise=noise.numpy()), images)
+    own = model._noise(6, 4)  # the noise of a seed
+    assert torch.equal(
+        model.sample(6, labels=labels, noise=own), model.sample(6, labels=labels, seed=4)
+    )
+
+
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [
+        (torch.zeros(3, 64), r"shape \(3, 64\), but 4 images of this model need \(4, 64\)"),
+        (torch.zeros(400), r"shape \(400,\), but 4 images"),
+        (torch.full((4, 64), torch.nan), "noise contains NaN or infinity"),
+        ("random", r"noise must be a tensor of numbers \(4, 64\), not str"),
+    ],
+)
+def test_noise_of_another_shape_is_refused(runs, noise, message):
+    with pytest.raises(UserError, match=message):
+        remuda.load(runs / "plain").sample(4, noise=noise)
+
+
 @pytest.mark.parametrize("name", ["herd", "conditional"])
 def test_labels_are_numbers_names_or_lists(runs, name):
     model = remuda.load(runs / name)

@@ -5,6 +5,8 @@ import pytest
 import remuda
 from remuda.config import from_dict
 from remuda.errors import UserError
+from remuda.model.scoring import num_trained_classes
+from remuda.recipes import recipe
 from remuda.record import Record
 
 
@@ -46,10 +48,10 @@ def test_a_later_score_goes_into_the_record_and_the_page(tiny, tmp_path, capfd):
     capfd.readouterr()
     values = remuda.score(folder, checkpoint=2, device="cpu", kinds="fid", samples=100)
     assert capfd.readouterr() == ("", ""), "a library call prints nothing"
-    assert [value.name for value in values] == ["fid_100_train_lenet"]
+    assert [value.name for value in values] == ["fid_100_train_lenet_3-classes"]
     (score,) = Record.open(folder).scores()
     assert score.round == 2 and score.value == values[0].value
-    assert "fid_100_train_lenet" in (folder / "index.html").read_text()
+    assert "fid_100_train_lenet_3-classes" in (folder / "index.html").read_text()
     with pytest.raises(UserError, match=r"scores\.reference"):
         remuda.score(folder, device="cpu", reference="validation")
 
@@ -58,3 +60,43 @@ def test_an_unknown_kind_fails_before_training(tiny, tmp_path):
     with pytest.raises(UserError, match="score 'fib' does not exist"):
         remuda.run(scored(tiny, kinds="fib"), tmp_path / "run")
     assert not (tmp_path / "run").exists(), "the corrected command can use the folder"
+
+
+@pytest.mark.parametrize(
+    "strategy, settings, expected",
+    [
+        ("class-parallel", {"run.members": 5}, 5),
+        ("class-parallel", {}, 10),
+        ("md-gan", {"run.members": 4}, 10),
+        ("md-gan", {"run.members": 4, "data.partition": "class"}, 4),
+        ("md-gan", {"run.members": 2, "run.lost": [0, 1], "data.partition": "class"}, 4),
+        ("cellular", {"data.partition": "class"}, 4),
+        (
+            "md-gan",
+            {"run.members": 6, "strategy.discriminators": 2, "data.partition": "class"},
+            6,
+        ),
+    ],
+)
+def test_the_classes_that_a_run_trains(strategy, settings, expected):
+    config = recipe(f"{strategy}-digits", *(f"{key}={value}" for key, value in settings.items()))
+    size = config.strategy.num_members(config.run.members, 10)
+    assert num_trained_classes(config, size, 10) == expected
+
+
+def test_a_run_of_some_classes_is_scored_against_these(tiny, tmp_path):
+    """Four workers hold the first four digits; the networks know all ten labels."""
+    tiny["strategy"]["name"] = "md-gan"
+    tiny["data"]["partition"] = "class"
+    tiny["networks"]["conditional"] = True
+    tiny["run"] |= {"members": 4, "rounds": 2}
+    tiny["scores"] = {"every": 2, "samples": 80, "kinds": "fid,diversity"}
+    folder = remuda.run(from_dict(tiny), tmp_path / "run")
+    during = Record.open(folder).scores()
+    assert [score.name for score in during] == [
+        "fid_80_train_lenet_4-classes",
+        "diversity_80_train_lenet_4-classes",
+    ]
+    assert len(during[1].classes) == 4 and during[0].num_reference < 700
+    later = remuda.score(folder, device="cpu", kinds="fid", samples=80)
+    assert later[0].value == pytest.approx(during[0].value) and later[0].floor is not None

@@ -1,0 +1,1 @@
+"""Files that an export copies: they run without remuda, so they do not import it."""
