@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from remuda.errors import explain, is_user_error
 from remuda.record import environment
 from remuda.system import disk
 from remuda.system.devices import usable_cores
+from remuda.system.memory import used_bytes
 from remuda.system.processes import Process, this_process
 
 LOOPBACK = "127.0.0.1"
@@ -55,8 +57,9 @@ class Coordinator(Heartbeat):
         ranks: list[RankStatus],  # rank 0 first
         tell: Callable[[str], None],  # called from the thread
         is_ours: Callable[[], bool] = lambda: True,  # whether the run continues in this process
+        measure: Callable[[], int | None] = lambda: None,
     ):
-        super().__init__(0, members, heartbeat_interval(config))
+        super().__init__(0, members, heartbeat_interval(config), measure)
         self.path, self.rounds, self.tell, self.is_ours = path, rounds, tell, is_ours
         self.own = ranks[0]
         self._processes = {status.rank: status.process for status in ranks}
@@ -103,7 +106,7 @@ class Coordinator(Heartbeat):
         if self._socket is not None:
             self._socket.close()
         if error is None:
-            self.write("finished")
+            self.write("finished", self.why)
         else:
             self.write("stopped", explain(error) if is_user_error(error) else repr(error))
 
@@ -111,7 +114,7 @@ class Coordinator(Heartbeat):
         """Write status.json. If that fails, warn the user and let the run continue."""
         if not self.is_ours():  # this process was frozen, and the run continues elsewhere
             return
-        self.own = replace(self.own, **self.current)
+        self.own = replace(self.own, **self.describe())
         others = sorted(
             self.roster.ranks.values(),
             key=lambda status: (status.contact in (GONE, LOST), status.rank),
@@ -187,6 +190,7 @@ def make_heartbeat(
     All ranks must call this together: rank 0 tells the others its address.
     """
     own, engine = this_process(communicator.host), config.engine
+    measure = partial(used_bytes, device)
     facts = communicator.all_gather([own, describe_machine(device)])
     ranks = [
         RankStatus(Process(*process), machine, rank)
@@ -194,14 +198,22 @@ def make_heartbeat(
     ]
     if communicator.is_root:
         path = folder / "status.json"
-        coordinator = Coordinator(path, config.run.rounds, members, engine, ranks, tell, is_ours)
+        coordinator = Coordinator(
+            path, config.run.rounds, members, engine, ranks, tell, is_ours, measure
+        )
         if communicator.num_ranks > 1:
             communicator.all_gather([coordinator.address, coordinator.token])
         return coordinator
     (host, port), token = communicator.all_gather(None)[0]
-    processes = [status.process for status in ranks]
     return HeartbeatSender(
-        communicator.rank, members, heartbeat_interval(engine), (host, port), token, own, processes
+        communicator.rank,
+        members,
+        heartbeat_interval(engine),
+        (host, port),
+        token,
+        own,
+        [status.process for status in ranks],
+        measure,
     )
 
 

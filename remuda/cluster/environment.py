@@ -15,6 +15,8 @@ RANK_VARIABLES = (
 STARTED_BY_REMUDA = "REMUDA_STARTED"
 # The launcher's address for its ranks, see remuda.cluster.lease.
 LEASE = "REMUDA_LEASE"
+# The launcher sets this variable if it shows the progress of rank 0 on its terminal.
+SHOWS_PROGRESS = "REMUDA_SHOWS_PROGRESS"
 
 
 class Placement(NamedTuple):

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -28,8 +28,16 @@ MAX_LINE = 1 << 20  # bytes
 class Heartbeat(ABC):
     """Report what this process is doing, from a thread. Use it as a context manager."""
 
-    def __init__(self, rank: int, members: Sequence[int], interval: float):
+    def __init__(
+        self,
+        rank: int,
+        members: Sequence[int],
+        interval: float,
+        measure: Callable[[], int | None] = lambda: None,
+    ):
         self.interval, self.error = interval, None
+        self.measure = measure  # returns the bytes that this process uses
+        self.why = ""  # why the run ends early; status.json states it
         # Replace this dict and never change it in place, so that the thread sees no partial update.
         self.current: dict[str, Any] = {}
         self._update(INACTIVE, 0, rank, members)
@@ -47,6 +55,10 @@ class Heartbeat(ABC):
     @abstractmethod
     def forget(self, ranks: Collection[int]) -> None:
         """Expect no more heartbeats from ranks that were lost; these are their first numbers."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what this process is doing, and how much memory it uses."""
+        return {**self.current, "used": self.measure()}
 
     def _update(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
         self.current = {"rank": rank, "members": list(members), "state": state, "round": t}
@@ -99,8 +111,9 @@ class HeartbeatSender(Heartbeat):
         token: str,
         process: Process,
         processes: Collection[Process],
+        measure: Callable[[], int | None] = lambda: None,
     ):
-        super().__init__(rank, members, interval)
+        super().__init__(rank, members, interval, measure)
         self.address, self.token = address, token
         self.process, self.processes = process, processes  # this one, and those of all ranks
 
@@ -131,7 +144,7 @@ class HeartbeatSender(Heartbeat):
         is_last = False
         while not is_last:
             is_last = self.stop.is_set()
-            writer.write(encode(self.token, process=self.process, **self.current))
+            writer.write(encode(self.token, process=self.process, **self.describe()))
             await writer.drain()
             await self.pause()
 

@@ -22,12 +22,18 @@ class Job:
     hosts: Sequence[Host] = ()
     restarts: int = 0  # how often to restart the run after it lost rank 0 or all ranks
     timeout: float = 30.0  # seconds of silence after which a rank counts as lost
+    trust: bool = False  # whether the run may execute code that its folder brings
+
+    @property
+    def resume_arguments(self) -> list[str]:
+        """The arguments of the command that resumes the run with its recorded settings."""
+        return ["resume", str(self.folder), *(["--trust"] if self.trust else [])]
 
 
 def in_present_size(job: Job) -> Job:
     """Return a job without the hosts and ranks whose members the run has dropped meanwhile."""
     try:
-        engine = Record.open(job.folder).config.engine
+        engine = Record.open(job.folder, job.trust).config.engine
     except UserError:  # not recorded yet, or not visible from here
         return job
     return replace(
@@ -39,7 +45,7 @@ def in_present_size(job: Job) -> Job:
 
 def resumed(job: Job) -> Job:
     """Return the job that resumes a recorded run with its recorded settings."""
-    return replace(in_present_size(job), arguments=["resume", str(job.folder)])
+    return replace(in_present_size(job), arguments=job.resume_arguments)
 
 
 def enlarged(job: Job, new_hosts: Sequence[Host], num_new: int, members: int) -> Job:

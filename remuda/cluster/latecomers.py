@@ -57,13 +57,20 @@ class Plan:
         return f"{resume_command(self.folder)} {engine}{where} --members {self.members}"
 
 
-def join(folder: Path, new_hosts: Sequence[Host], num_new: int, members: int | None) -> str:
+def join(
+    folder: Path,
+    new_hosts: Sequence[Host],
+    num_new: int,
+    members: int | None,
+    trust: bool = False,
+) -> str:
     """Add ranks to a running run; return a message about the result.
 
     The new ranks start on ``new_hosts``. Without hosts, ``num_new`` ranks start where the others
-    run. ``members`` is the size of the population with the new ranks.
+    run. ``members`` is the size of the population with the new ranks. If the run brings its own
+    code, ``trust`` must allow to execute it.
     """
-    plan = make_plan(folder, new_hosts, num_new, members)
+    plan = make_plan(folder, new_hosts, num_new, members, trust)
     check_strategy(plan)
     check_data(plan)
     hosts.check(plan.new_hosts)
@@ -80,14 +87,20 @@ def join(folder: Path, new_hosts: Sequence[Host], num_new: int, members: int | N
     return f"{request.subject} joined: {folder} continues with {size}"
 
 
-def make_plan(folder: Path, new_hosts: Sequence[Host], num_new: int, members: int | None) -> Plan:
+def make_plan(
+    folder: Path,
+    new_hosts: Sequence[Host],
+    num_new: int,
+    members: int | None,
+    trust: bool = False,
+) -> Plan:
     """Return what would change; raise if the run does not train now, or has no ranks."""
     if bool(new_hosts) == bool(num_new) or num_new < 0:
         raise UserError(
             "name the hosts of the new ranks with --hosts or, to start them where the others run, "
             "their number with --ranks"
         )
-    record = Record.open(folder)
+    record = Record.open(folder, trust)
     config, now = record.config, status.read(folder)
     old_hosts = hosts.parse(config.engine.hosts)
     old_ranks = sum(host.slots for host in old_hosts) or config.engine.ranks or len(now.ranks) or 1

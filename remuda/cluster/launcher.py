@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from remuda.cluster import mpirun
-from remuda.cluster.environment import LEASE, STARTED_BY_REMUDA
+from remuda.cluster.environment import LEASE, SHOWS_PROGRESS, STARTED_BY_REMUDA
 from remuda.cluster.hosts import Host, complaints
 from remuda.cluster.lease import Lease
+from remuda.cluster.markers import PROGRESS
 from remuda.cluster.output import Output
 
 POLL_INTERVAL = 0.05  # seconds
@@ -38,10 +40,12 @@ class Launcher:
         arguments: list[str],
         hosts: Sequence[Host] = (),
         timeout: float = 30.0,  # seconds of silence after which a rank counts as lost
+        show: Callable[[str], None] | None = None,  # receives rank 0's lines about its progress
     ):
         command = [
             *mpirun.command(num_ranks, hosts, timeout),
             *(("-x", LEASE) if hosts else ()),
+            *(("-x", SHOWS_PROGRESS) if hosts and show else ()),
             *(sys.executable, "-m", "mpi4py", "-m", "remuda.cluster.rank"),
             *arguments,
         ]
@@ -56,18 +60,24 @@ class Launcher:
         self._is_rank_missing = False  # a rank died before MPI had started
         # An mpirun that does not survive the loss of a rank ends the other ranks itself.
         self.survives_failures = "--with-ft" in command
+        shown = {SHOWS_PROGRESS: "1"} if show else {}
         # mpirun gets its own session, so that Ctrl-C in a terminal reaches only this process. If
         # mpirun received the signal, it would kill the ranks.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if show else None,
             stderr=subprocess.PIPE,
-            env={**os.environ, STARTED_BY_REMUDA: "1", LEASE: self.lease.value},
+            env={**os.environ, STARTED_BY_REMUDA: "1", LEASE: self.lease.value, **shown},
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )
-        self._reader = threading.Thread(target=self._forward_output, daemon=True)
-        self._reader.start()
+        self._readers = [threading.Thread(target=self._forward_output, daemon=True)]
+        if show:
+            forward = partial(self._forward_stdout, show)
+            self._readers.append(threading.Thread(target=forward, daemon=True))
+        for reader in self._readers:
+            reader.start()
 
     @property
     def failed_to_start(self) -> bool:
@@ -97,7 +107,8 @@ class Launcher:
             time.sleep(POLL_INTERVAL)
         self.lease.close()
         # Do not wait forever: a leftover process may keep the pipe open.
-        self._reader.join(END_TIMEOUT)
+        for reader in self._readers:
+            reader.join(END_TIMEOUT)
         status = self.process.returncode
         return status if status >= 0 else 128 - status
 
@@ -157,6 +168,17 @@ class Launcher:
                 self.num_lines += 1
                 sys.stderr.write(line)
                 sys.stderr.flush()
+
+    def _forward_stdout(self, show: Callable[[str], None]) -> None:
+        """Print the lines of stdout, except those about rank 0's progress."""
+        assert self.process.stdout is not None
+        for content in self.process.stdout:
+            line = content.decode(errors="replace")
+            if line.startswith(PROGRESS):
+                show(line.removeprefix(PROGRESS))
+            else:
+                sys.stdout.write(line)
+                sys.stdout.flush()
 
     def _chunks(self) -> Iterator[bytes]:
         """Yield mpirun's output as soon as it arrives."""

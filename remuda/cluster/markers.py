@@ -12,3 +12,7 @@ ROOT_LOST = b"\x05"  # a rank has ended because rank 0 was lost
 ENDED = {0: b"\x0e", 1: b"\x0f", 2: b"\x10", 75: b"\x11", 130: b"\x12"}
 
 ALL = (MPI_STARTED, ROOT_ALIVE, ROOT_LOST, *ENDED.values())
+
+# On stdout, rank 0 starts the lines about its progress with this character. The launcher shows them
+# as a bar (remuda.cli.relay).
+PROGRESS = "\x1e"

@@ -21,6 +21,7 @@ class RankStatus:
     state: str = INACTIVE
     round: int = 0
     speed: float | None = None  # members that finish a round in a second; None: not measured
+    used: int | None = None  # bytes of memory; None: not measured
     silent: float = 0.0  # seconds since the last heartbeat
     contact: str = ON_TIME
     is_connected: bool = False  # if False, the network may be the cause of the silence
@@ -33,7 +34,7 @@ class RankStatus:
 
     def describe(self) -> dict[str, Any]:
         """Return this process's entry in status.json."""
-        names = ("rank", "members", "state", "round", "speed", "contact", "remark")
+        names = ("rank", "members", "state", "round", "speed", "used", "contact", "remark")
         values = {name: getattr(self, name) for name in names}
         return {**self.process._asdict(), **values, "silent": round(self.silent, 1), **self.machine}
 
@@ -53,8 +54,9 @@ class Roster:
             sender = self.ranks.get(Process(*heartbeat["process"]))
             rank, t, state = int(heartbeat["rank"]), int(heartbeat["round"]), heartbeat["state"]
             members = [int(member) for member in heartbeat["members"]]
-            speed = heartbeat.get("speed")
+            speed, used = heartbeat.get("speed"), heartbeat.get("used")
             speed = None if speed is None else float(speed)
+            used = None if used is None else int(used)
         except (KeyError, TypeError, ValueError):
             return None
         if sender is None or state not in STATES or sender.contact == LOST:
@@ -62,7 +64,7 @@ class Roster:
         if sender.contact == DELAYED:
             self.tell(f"{sender.name} sends heartbeats again, after {sender.silent:.0f} s")
         sender.rank, sender.round, sender.state, sender.members = rank, t, state, members
-        sender.speed = speed
+        sender.speed, sender.used = speed, used
         sender.silent, sender.contact, sender.is_connected, sender.remark = 0.0, ON_TIME, True, ""
         return sender
 

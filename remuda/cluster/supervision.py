@@ -24,8 +24,8 @@ SECOND_SIGNAL_AFTER = 10.0
 ATTEMPTS = 3  # how often to try to start the ranks
 
 
-def start(job: Job, tell: Callable[[str], None]) -> int:
-    """Run a job and return its exit status.
+def start(job: Job, tell: Callable[[str], None], show: Callable[[str], None] | None = None) -> int:
+    """Run a job and return its exit status. ``show`` receives rank 0's lines about its progress.
 
     A stop signal is passed on to every rank, and the run is saved. A second signal, at least ten
     seconds later, ends the ranks immediately.
@@ -33,7 +33,7 @@ def start(job: Job, tell: Callable[[str], None]) -> int:
     if importlib.util.find_spec("mpi4py") is None:
         raise UserError(missing("No module named 'mpi4py'"))
     hosts.check(job.hosts)
-    supervisor = Supervisor(job, tell)
+    supervisor = Supervisor(job, tell, show)
     previous = {number: signal.signal(number, supervisor.stop) for number in STOP_SIGNALS}
     try:
         return supervisor.run()
@@ -45,8 +45,10 @@ def start(job: Job, tell: Callable[[str], None]) -> int:
 class Supervisor:
     """Runs a job until it has ended for good."""
 
-    def __init__(self, job: Job, tell: Callable[[str], None]):
-        self.job, self.tell = job, tell
+    def __init__(
+        self, job: Job, tell: Callable[[str], None], show: Callable[[str], None] | None = None
+    ):
+        self.job, self.tell, self.show = job, tell, show
         self.launcher: Launcher | None = None
         self.stopped_at = 0.0  # when the user first asked to stop
         self.joining = Joining(job)
@@ -100,7 +102,7 @@ class Supervisor:
             self._check_stop()
             job = self.job
             self.joining.follow()
-            launcher = Launcher(job.num_ranks, job.arguments, job.hosts, job.timeout)
+            launcher = Launcher(job.num_ranks, job.arguments, job.hosts, job.timeout, self.show)
             self.launcher = launcher
             if self.stopped_at:  # meanwhile, and mpirun may have missed the signal
                 launcher.end()
@@ -208,7 +210,7 @@ def restart_arguments(job: Job, left: Sequence[Host], is_recorded: bool) -> list
     """
     arguments = job.arguments
     if arguments[0] == "train" and is_recorded:
-        arguments = ["resume", str(job.folder)]
+        arguments = job.resume_arguments
     arguments = on_hosts(arguments, left)
     if not left and any(word.partition("=")[0] == "--ranks" for word in arguments):
         return [*arguments, "--ranks", str(job.num_ranks)]  # the run may have lost some

@@ -4,7 +4,7 @@
 without PyTorch. Nothing is pickled.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -96,10 +96,18 @@ def _writing(place: Path, t: int, *, is_shared: bool) -> Iterator[None]:
         ) from None
 
 
-def save(folder: Path, t: int, leaves: Leaves, keep: int, member_ids: Sequence[int]) -> None:
+def save(
+    folder: Path,
+    t: int,
+    leaves: Leaves,
+    keep: int,
+    member_ids: Sequence[int],
+    protected: Collection[int] = (),
+) -> None:
     """Write the state of all members after round t; keep the newest ``keep`` checkpoints.
 
     ``member_ids`` holds the member id of each row; ids do not change when other members are lost.
+    The checkpoints of ``protected`` rounds stay as well.
     """
     everything = {**leaves.rows, **leaves.server}
     devices = {leaf.device for leaf in everything.values()}
@@ -107,7 +115,7 @@ def save(folder: Path, t: int, leaves: Leaves, keep: int, member_ids: Sequence[i
     snapshot.wait()
     shard = Shard(t, 0, member_ids, [range(len(member_ids))], new_attempt())
     write(folder, shard, snapshot, list(leaves.server))
-    manifests.prune(folder, t, keep)
+    manifests.prune(folder, t, keep, protected)
 
 
 def load(checkpoint: Checkpoint, strategy: Strategy, like: Any, device: torch.device) -> Any:

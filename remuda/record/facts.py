@@ -1,6 +1,6 @@
 """Store facts about the training data, so that a model works without the data."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -12,6 +12,8 @@ class DataFacts:
     shape: tuple[int, ...]  # channels, height, width
     classes: list[str]
     counts: list[int]  # number of images in each class
+    skipped: int = 0  # broken files that data.skip_broken left out
+    shares: list[int] = field(default_factory=list)  # images of each member; empty: not known
 
     @property
     def is_points(self) -> bool:
@@ -57,11 +59,21 @@ def parse_facts(values: Any) -> DataFacts:
     missing = [name for name in ("name", "shape", "classes", "counts") if name not in values]
     if missing:
         raise ValueError(f"{missing[0]} is missing")
-    facts = DataFacts(**{**values, "shape": tuple(map(int, values["shape"]))})
+    names = [each.name for each in fields(DataFacts)]  # later versions may add others
+    known = {name: values[name] for name in names if name in values}
+    facts = DataFacts(**{**known, "shape": tuple(map(int, values["shape"]))})
     if not isinstance(facts.name, str) or len(facts.shape) != 3:
         raise ValueError("name is not text, or shape is not channels, height and width")
     if len(facts.classes) != len(facts.counts):
         raise ValueError("classes and counts differ in length")
-    if not all(isinstance(count, int) for count in facts.counts):
+    if not all(isinstance(count, int) for count in [*facts.counts, facts.skipped, *facts.shares]):
         raise ValueError("counts are not whole numbers")
     return facts
+
+
+def as_table(facts: DataFacts) -> dict[str, Any]:
+    """Return the content of data.json."""
+    table = asdict(facts)
+    if not facts.shares:
+        del table["shares"]
+    return table

@@ -12,9 +12,12 @@ Line = dict[str, Any]  # one JSON object
 
 LAST_BYTES = 1 << 18  # bytes to read first from the end of a file
 
+# What parsing raises for damaged files; very deep lists and very large numbers included.
+_UNEXPECTED = (ValueError, TypeError, RecursionError, OverflowError)
 _REMEDIES = {
     "environment.json": "remove it; training does not need it",
     "status.json": "remove it; training writes a new one",
+    "trackers.json": "remove it; trackers then show a resumed run as a new one",
 }
 _RESTORE = "restore it from a copy; the run cannot be used without it"
 _REMOVE_LINE = "remove the damaged line, or restore the file from a copy"
@@ -32,7 +35,7 @@ def read_json(path: Path, parse: Callable[[Any], Any]) -> Any:
     """Read and parse a file; a ValueError or TypeError from ``parse`` means that it is damaged."""
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, *_UNEXPECTED) as error:
         raise damaged(path, error) from None
 
 
@@ -40,7 +43,7 @@ def read_lines(path: Path, parse: Callable[[Line], Any]) -> Iterator[Any]:
     """Parse and yield the complete lines one at a time: the file of a long run may be large."""
     try:
         for number, text in enumerate(complete_lines(path), start=1):
-            yield _parse_line(path, text, f"line {number}", parse)
+            yield parse_line(path, text, f"line {number}", parse)
     except OSError as error:
         raise damaged(path, error) from None
 
@@ -54,9 +57,7 @@ def read_last_lines(
     except OSError as error:
         raise damaged(path, error) from None
     places = (f"line {len(texts) - i} from the end" for i in range(len(texts)))
-    return [
-        _parse_line(path, text, place, parse) for text, place in zip(texts, places, strict=True)
-    ]
+    return [parse_line(path, text, place, parse) for text, place in zip(texts, places, strict=True)]
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
@@ -84,13 +85,14 @@ def _last_complete_lines(path: Path, count: int, num_bytes: int) -> list[bytes]:
             num_bytes *= 8
 
 
-def _parse_line(path: Path, text: bytes, place: str, parse: Callable[[Line], Any]) -> Any:
+def parse_line(path: Path, text: bytes, place: str, parse: Callable[[Line], Any]) -> Any:
+    """Parse one line of a file; ``place`` names the line in the error message."""
     try:
         line = json.loads(text)
         if not isinstance(line, dict):
             raise TypeError("not a JSON object")
         return parse(line)
-    except (ValueError, TypeError) as error:
+    except _UNEXPECTED as error:
         raise damaged(path, f"{place}: {error}") from None
 
 

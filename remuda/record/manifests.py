@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,11 +163,12 @@ def _check_old(path: Path) -> tuple[int, bool]:
 # Removal of checkpoints
 
 
-def prune(folder: Path, t: int, keep: int) -> None:
+def prune(folder: Path, t: int, keep: int, protected: Collection[int] = ()) -> None:
     """Remove all but the newest ``keep`` checkpoints up to round t, and leftovers of these rounds.
 
-    If some shards of round t are still being written, its folder stays as it is. Later rounds stay
-    too: they exist if a run continues from an older checkpoint.
+    The folders of ``protected`` rounds stay. If some shards of round t are still being written, its
+    folder stays as it is. Later rounds stay too: they exist if a run continues from an older
+    checkpoint.
     """
     newest = {
         checkpoint.round: checkpoint for checkpoint in list_all(folder) if checkpoint.round <= t
@@ -176,7 +177,7 @@ def prune(folder: Path, t: int, keep: int) -> None:
     for path in folder.glob("*round-*"):
         match = re.fullmatch(r"(?:old-)?round-(\d+)", path.name)
         number = int(match[1]) if match else t + 1
-        if number < t and number not in kept:
+        if number < t and number not in kept and number not in protected:
             shutil.rmtree(path, ignore_errors=True)
         elif number in kept:
             _remove_others(path, newest[number])

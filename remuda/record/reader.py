@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from remuda.errors import UserError
-from remuda.record import files, manifests
+from remuda.record import endings, files, manifests
 from remuda.record.facts import DataFacts, parse_facts
 from remuda.record.files import Line, damaged, is_whole, require
 from remuda.record.manifests import Checkpoint
 from remuda.record.rounds import parse_round
 from remuda.record.scores import Score, parse_score
+from remuda.record.trackers import Tracked, parse_trackers
 
 FAILURES = "failures.jsonl"
 ARRIVALS = "arrivals.jsonl"
@@ -84,6 +85,11 @@ class Reader:
         path = self.folder / "status.json"
         return files.read_json(path, _parse_status) if path.exists() else None
 
+    def trackers(self) -> dict[str, Tracked]:
+        """Return the entries of trackers.json by the names of the trackers."""
+        path = self.folder / "trackers.json"
+        return files.read_json(path, parse_trackers) if path.exists() else {}
+
     # Files with one JSON object per line
 
     def iterate_rounds(self) -> Iterator[Line]:
@@ -127,6 +133,24 @@ class Reader:
         """Return whether round t has been scored."""
         return any(score.round == t for score in self.scores())
 
+    @property
+    def chosen_score(self) -> str:
+        """The name of the score by which the run keeps its best checkpoint; "" if it keeps none."""
+        return self.settings.get("run", {}).get("keep_best", "")  # older runs lack this setting
+
+    def best(self) -> Score | None:
+        """Return the score of the best round whose checkpoint is saved, or None."""
+        return endings.best(self.scores(), self.chosen_score, self._saved_rounds())
+
+    def protected_rounds(self) -> set[int]:
+        """Return the rounds whose checkpoints must stay, because they may be the best."""
+        if not self.chosen_score:
+            return set()
+        return endings.protected(self.scores(), self.chosen_score, self._saved_rounds())
+
+    def _saved_rounds(self) -> set[int]:
+        return {checkpoint.round for checkpoint in self.checkpoints()}
+
     def failures(self) -> list[Line]:
         """Return one line for each failure, oldest first."""
         paths = (self.folder / name for name in (OLD_FAILURES, FAILURES))
@@ -140,9 +164,15 @@ class Reader:
 
     def sample_grids(self) -> list[Path]:
         """Return the sample grids in the order of their rounds."""
-        paths = (self.folder / "samples").glob("round-*.png")
-        numbered = [path for path in paths if path.stem.removeprefix("round-").isdecimal()]
-        return sorted(numbered, key=round_of)
+        return _by_round(self.folder / "samples")
+
+    def cell_path(self, t: int) -> Path:
+        """Return the path of the picture of all cells of round t, which may not exist."""
+        return self.folder / "samples" / "cells" / f"round-{t:06d}.png"
+
+    def cell_grids(self) -> list[Path]:
+        """Return the pictures with one row per cell of a torus, in the order of their rounds."""
+        return _by_round(self.folder / "samples" / "cells")
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return all checkpoints, oldest first, without checking them."""
@@ -156,10 +186,31 @@ class Reader:
         """Return the checkpoint of round t; raise if it is missing or damaged."""
         return manifests.find(self.folder / "checkpoints", t)
 
+    def best_checkpoint(self) -> Checkpoint:
+        """Return the checkpoint of the best round; raise if there is none or it is damaged."""
+        score, name = self.best(), self.chosen_score
+        if score is not None:
+            return self.checkpoint(score.round)
+        if not name:
+            raise UserError(
+                f"{self.folder} keeps no best checkpoint: choose a round with --checkpoint, or "
+                "train with --set run.keep_best=fid --set scores.every=10"
+            )
+        raise UserError(
+            f"{self.folder} has no checkpoint that is scored with {name} yet: train it further, or "
+            "choose a round with --checkpoint"
+        )
+
 
 def round_of(grid: Path) -> int:
     """Return the round of a sample grid."""
     return int(grid.stem.removeprefix("round-"))
+
+
+def _by_round(folder: Path) -> list[Path]:
+    paths = folder.glob("round-*.png")
+    numbered = [path for path in paths if path.stem.removeprefix("round-").isdecimal()]
+    return sorted(numbered, key=round_of)
 
 
 def _parse_environments(entries: Any) -> list[dict[str, Any]]:

@@ -11,10 +11,16 @@ def parse_round(line: Line) -> Line:
     require(line, "round", is_whole)
     for name in ("seconds", "images", "images_per_second"):
         require(line, name, is_number)
-    if "bytes" in line:
-        require(line, "bytes", is_number)
+    for name in ("bytes", "memory"):  # older runs lack them
+        if name in line:
+            require(line, name, is_number)
     if "routines" in line and not _is_table_of_seconds(line["routines"]):
         raise TypeError("routines is not a table of seconds")
+    for name in ("mixture_weights", "neighbours"):
+        if name in line:
+            require(line, name, _is_table)
+    if "moved_from" in line:
+        require(line, "moved_from", _has_members)
     return line
 
 
@@ -39,6 +45,15 @@ def describe(line: Line) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1e}"
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether a value has a list of numbers for each member."""
+    return isinstance(value, list) and all(map(is_metric, value))
+
+
+def _has_members(value: Any) -> bool:
+    return isinstance(value, dict) and is_metric(value.get("members"))
 
 
 def _is_table_of_seconds(value: Any) -> bool:

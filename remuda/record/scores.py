@@ -26,6 +26,7 @@ class Score:
     network: str  # "" without a network
     network_digest: str
     precision: str
+    better: str = ""  # of a user's score: "lower" or "higher"
     seconds: int | float
 
 

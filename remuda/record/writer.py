@@ -1,6 +1,8 @@
 """Write a run folder in plain files that anyone can read.
 
 config.toml        every setting of the run
+parts/             copies of the user's own code, if the settings name any
+parts.json         where this code came from, and its checksums
 data.json          facts about the data that a model needs: shape, classes, image counts
 environment.json   versions, device, git revision; one entry for every start and resume
 rounds.jsonl       one JSON object per round
@@ -8,7 +10,8 @@ arrivals.jsonl     one JSON object per asynchronous round: the order in which tu
 scores.jsonl       one JSON object per score, with its protocol
 failures.jsonl     one JSON object per failure, with the ranks that were lost
 status.json        the state of the run and of each rank; written about once a second
-samples/           grids from the same noise in every round
+trackers.json      where trackers show the run, and what they have received
+samples/           grids from the same noise in every round; cells/: a row for each cell of a torus
 checkpoints/       the state; see remuda.record.checkpoints
 index.html         a page that shows the run
 """
@@ -17,7 +20,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -25,21 +28,26 @@ from typing import Any
 
 from remuda import config
 from remuda.config import RunConfig
-from remuda.errors import StoppedByFailure, UserError, resume_command
-from remuda.record import checkpoints, files
+from remuda.config.references import with_full_paths
+from remuda.config.trust import require_trust
+from remuda.errors import PARTS, StoppedByFailure, UserError, resume_command
+from remuda.record import checkpoints, files, parts
 from remuda.record.checkpoints import Leaves
-from remuda.record.facts import DataFacts
+from remuda.record.facts import DataFacts, as_table
 from remuda.record.reader import ARRIVALS, FAILURES, Reader, round_of
+from remuda.record.trackers import Tracked
 from remuda.scores.base import Value
 from remuda.system import disk
 
 LOCK = ".lock"
-FOLDERS = ("samples", "checkpoints", "tensorboard")
+FOLDERS = ("samples", "checkpoints", "tensorboard", "wandb", "mlflow", PARTS)
 FILES = (
     "config.toml",
+    parts.INDEX,
     "data.json",
     "environment.json",
     "status.json",
+    "trackers.json",
     "rounds.jsonl",
     ARRIVALS,
     FAILURES,
@@ -50,18 +58,31 @@ class Record(Reader):
     """Writes a run folder, and reads everything that it writes.
 
     ``create`` creates a run folder, ``open`` opens an existing one. Nothing is cached in memory.
+    ``trust`` allows ``config`` to execute code that the run folder brings.
     """
 
-    def __init__(self, folder: Path | str, is_new: bool = False, folder_existed: bool = True):
+    def __init__(
+        self,
+        folder: Path | str,
+        is_new: bool = False,
+        folder_existed: bool = True,
+        trust: bool = False,
+    ):
         super().__init__(folder)
+        self.trust = trust
         self.is_new = is_new  # whether this process created the run
         self.folder_existed = folder_existed  # before the run was created
         self._lock: os.stat_result | None = None  # the lock's file while this process holds it
 
     @classmethod
+    def open(cls, folder: Path | str, trust: bool = False) -> "Record":
+        """Return the record of a run folder; raise if the folder is not a run."""
+        return cls(Reader.open(folder).folder, trust=trust)
+
+    @classmethod
     def create(cls, folder: Path, run_config: RunConfig, facts: DataFacts) -> "Record":
         """Start a run in a folder that is empty or does not exist."""
-        settings = config.to_toml(run_config)  # may raise, so call it before writing anything
+        config.to_dict(run_config)  # may raise, so call it before writing anything
         record = cls(folder, is_new=True, folder_existed=folder.exists())
         with _writing_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +92,7 @@ class Record(Reader):
             with _writing_to(folder):
                 (folder / "checkpoints").mkdir()
                 record.replace_facts(facts)
-                disk.write_text(folder / "config.toml", settings)
+                record.replace_config(run_config)
         except UserError:
             record.discard()
             raise
@@ -109,16 +130,28 @@ class Record(Reader):
 
     @property
     def config(self) -> RunConfig:
-        """The settings, checked and typed."""
-        settings = self.settings
+        """The settings, checked and typed. Code of the run is executed only if it is trusted."""
+        settings = with_full_paths(self.settings, self.folder)
+        if not self.trust:
+            require_trust(self.folder, settings)
         try:
             return config.from_dict(settings)
         except UserError as error:
             raise UserError(f"{self.folder / 'config.toml'}: {error}") from None
 
+    @property
+    def comparable(self) -> dict[str, Any]:
+        """The settings in a form that can be compared. This executes no code of the run."""
+        settings = with_full_paths(self.settings, self.folder)
+        try:
+            return config.comparable(settings)
+        except UserError as error:
+            raise UserError(f"{self.folder / 'config.toml'}: {error}") from None
+
     def replace_config(self, run_config: RunConfig) -> None:
-        """Write all settings to config.toml."""
-        disk.write_text(self.folder / "config.toml", config.to_toml(run_config))
+        """Write all settings to config.toml, and copy the user's own code next to it."""
+        values = parts.keep(self.folder, config.to_dict(run_config))
+        disk.write_text(self.folder / "config.toml", config.write_toml(values))
 
     def expect(
         self,
@@ -138,7 +171,7 @@ class Record(Reader):
 
     def replace_facts(self, facts: DataFacts) -> None:
         """Write the facts about the data to data.json."""
-        disk.write_text(self.folder / "data.json", json.dumps(asdict(facts), indent=1))
+        disk.write_text(self.folder / "data.json", json.dumps(as_table(facts), indent=1))
 
     def add_environment(self, environment: dict[str, Any]) -> None:
         """Add an entry for this start or resume to environment.json."""
@@ -150,6 +183,11 @@ class Record(Reader):
         entries = self.environments()
         entries[-1]["seconds"] = seconds
         disk.write_text(self.folder / "environment.json", json.dumps(entries, indent=1))
+
+    def replace_trackers(self, entries: Mapping[str, Tracked]) -> None:
+        """Write the entries of all trackers to trackers.json."""
+        text = json.dumps({name: asdict(entry) for name, entry in entries.items()}, indent=1)
+        disk.write_text(self.folder / "trackers.json", text)
 
     # Files with one JSON object per line
 
@@ -181,15 +219,16 @@ class Record(Reader):
             if path.exists() or name == "rounds.jsonl":
                 lines = [line for line in files.read_lines(path, _with_round) if line["round"] <= t]
                 disk.write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
-        for path in self.sample_grids():
+        for path in [*self.sample_grids(), *self.cell_grids()]:
             if round_of(path) > t:
                 path.unlink()
 
     # The folder and its checkpoints
 
     def save(self, t: int, leaves: Leaves, keep: int, member_ids: Sequence[int]) -> None:
-        """Save the state of all members; keep the newest ``keep`` checkpoints up to round t."""
-        checkpoints.save(self.folder / "checkpoints", t, leaves, keep, member_ids)
+        """Save the state of all members; keep the newest ``keep`` checkpoints and the best one."""
+        stays = self.protected_rounds()
+        checkpoints.save(self.folder / "checkpoints", t, leaves, keep, member_ids, stays)
 
     def discard(self) -> None:
         """Remove the files of a run that has not trained yet; keep other files in the folder."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from remuda.scores.fid import frechet_distance
     from remuda.scores.gaussian import Gaussian
     from remuda.scores.kid import kernel_distance
+    from remuda.scores.kinds import Kind, Measure
     from remuda.scores.manifold import manifold_scores
     from remuda.scores.modes import mode_scores
     from remuda.scores.neighbours import copying
@@ -33,6 +34,8 @@ __all__ = [
     "FeatureExtractor",
     "Features",
     "Gaussian",
+    "Kind",
+    "Measure",
     "ScoreConfig",
     "Value",
     "class_diversities",
@@ -59,6 +62,7 @@ __getattr__, __dir__ = lazy_exports(
         "fid": ["frechet_distance"],
         "gaussian": ["Gaussian"],
         "kid": ["kernel_distance"],
+        "kinds": ["Kind", "Measure"],
         "manifold": ["manifold_scores"],
         "modes": ["mode_scores"],
         "neighbours": ["copying"],

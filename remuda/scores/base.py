@@ -59,4 +59,5 @@ class Value:
     network: str  # feature extractor; "" if the score uses pixels or points
     network_digest: str
     precision: str
+    better: str = ""  # of a user's score: "lower" or "higher"; "" if not stated
     seconds: float

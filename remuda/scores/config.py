@@ -21,7 +21,10 @@ KINDS: "Choices[Kind]" = Choices(
         "manifold": "remuda.scores.kinds:MANIFOLD",
         "copying": "remuda.scores.kinds:COPYING",
         "modes": "remuda.scores.kinds:MODE_COVERAGE",
-    }
+    },
+    group="remuda.scores",
+    base="remuda.scores.kinds:Kind",
+    of_class=True,
 )
 
 
@@ -57,6 +60,6 @@ def parse_kinds(text: str) -> list[str]:
                 f"{name} selects several scores and cannot be combined with others: use {name} "
                 "without other names, or leave it out"
             )
-        if name not in ("auto", "all", *KINDS):
+        if name not in ("auto", "all") and name not in KINDS:
             raise UserError(f"score {name!r} does not exist: {known}")
     return names

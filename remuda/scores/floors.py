@@ -14,6 +14,7 @@ from remuda.scores.features import cache
 from remuda.scores.kinds import Kind, Subject
 from remuda.scores.reference import Reference
 from remuda.system import disk
+from remuda.system.parts import fingerprint, is_reference
 from remuda.system.text import Notify
 
 
@@ -55,8 +56,10 @@ class Floors:
         num_labels = self.num_labels if "labels" in kind.needs else 0
         if num_labels:  # scores by class compare only classes that the model knows
             chosen, labels = chosen[labels < num_labels], labels[labels < num_labels]
-        parts = name, count, num_labels, self.reference.key, held_out.key, extractor.digest
-        path = cache.folder("floors") / f"{name}-{text_digest(' '.join(map(str, parts)))}.json"
+        code = fingerprint(name) if is_reference(name) else name
+        facts = code, count, num_labels, self.reference.key, held_out.key, extractor.digest
+        label = name.rpartition(":")[2]
+        path = cache.folder("floors") / f"{label}-{text_digest(' '.join(map(str, facts)))}.json"
         found = _read(path)
         if found is None:
             features = held_out.features.rows(chosen.to(held_out.features.values.device))
@@ -74,7 +77,7 @@ class Floors:
         floors = {part: measure.value for part, measure in measured.items()}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            disk.write_text(path, json.dumps(floors))
+            disk.write_text(path, json.dumps(floors), is_shared=True)
         except OSError as error:
             self.notify(
                 f"cannot write floors to {path.parent} ({error}): set REMUDA_CACHE to a writable "

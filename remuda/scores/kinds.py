@@ -4,8 +4,8 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -79,6 +79,9 @@ class Kind:
     compares: bool = True  # whether it uses the reference; then the score's name contains its split
     uses_features: bool = True  # then the score's name contains the feature extractor
     by_default: bool = True  # whether "auto" includes it
+    parts: tuple[str, ...] = ()  # names of its scores; empty: one score with the name of the kind
+    # For kinds of users: whether "lower" or "higher" values are better; ours are in directions.py.
+    better: Literal["", "lower", "higher"] = ""
 
 
 def _fid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
@@ -137,11 +140,14 @@ def _copying(subject: Subject, reference: Reference, held_out: Reference | None)
     count = min(MAX_COPIES, len(held_out.rows))
     rows = held_out.rows[torch.linspace(0, len(held_out.rows) - 1, count).long()]
     fake, real = pixels(subject.images[:MAX_COPIES]), pixels(held_out.images[rows])
-    return {"copying": Measure(copying(fake, real, pixels(reference.images)).fraction)}
+    return {"copying": Measure(copying(fake, real, reference.images).fraction)}
 
 
 def _mode_coverage(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
-    found = mode_scores(subject.images, MODES[reference.name])
+    modes = MODES[reference.name]
+    numbers = [int(name.removeprefix("mode ")) for name in reference.classes]
+    modes = replace(modes, centres=tuple(modes.centres[number] for number in numbers))
+    found = mode_scores(subject.images, modes)
     return {
         "modes": Measure(found.num_covered),
         "high-quality": Measure(found.high_quality),
@@ -176,7 +182,12 @@ TVD = Kind(measure=_tvd, needs=_IMAGES | {"classifier"})
 CLASS_KID = Kind(measure=_class_kid, needs=_LABELS)
 DIVERSITY = Kind(measure=_diversity, needs=_LABELS)
 CLASS_FID = Kind(measure=_class_fid, needs=_LABELS, by_default=False)
-MANIFOLD = Kind(measure=_manifold, needs=_IMAGES, by_default=False)
+MANIFOLD = Kind(
+    measure=_manifold,
+    needs=_IMAGES,
+    by_default=False,
+    parts=("precision", "recall", "density", "coverage"),
+)
 COPYING = Kind(
     measure=_copying,
     needs=_IMAGES | {"held-out", "trained-on"},
@@ -184,5 +195,9 @@ COPYING = Kind(
     by_default=False,
 )
 MODE_COVERAGE = Kind(
-    measure=_mode_coverage, needs=frozenset({"points"}), compares=False, uses_features=False
+    measure=_mode_coverage,
+    needs=frozenset({"points"}),
+    compares=False,
+    uses_features=False,
+    parts=("modes", "high-quality", "mode-tvd"),
 )

@@ -10,6 +10,7 @@ from remuda.errors import UserError
 from remuda.scores.checks import check_features, check_rows
 from remuda.scores.distances import blocks
 
+_PART = 65_536  # training images compared at once
 _CHUNK = 256  # queries compared with their neighbours by coordinates at once
 
 
@@ -63,14 +64,15 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
     nearest training images. A generator that has learnt the distribution puts about that
     fraction of its samples below the threshold, so a much larger fraction means copies. The samples
     of a poor generator are far from all images and give a fraction of 0: this measures copying, not
-    quality. The held-out images must not be duplicates of training images.
+    quality. The held-out images must not be duplicates of training images. Training images may also
+    be bytes (m, C, H, W), which are compared by pixels, a part at a time.
     """
     if not 0 < quantile < 1:
         raise UserError(f"quantile must lie between 0 and 1, not {quantile}: use 0.01")
     check_features(fake, "generated images")
     check_features(held_out, "held-out images", at_least=round(1 / quantile))
-    check_features(training, "training images")
-    expected = nearest(held_out, training).distances[:, 0]
+    check_features(_rows(training[:_PART]), "training images")
+    expected = _distances(held_out, training)
     threshold = expected.quantile(quantile)
     if float(threshold) == 0:
         duplicates = float((expected == 0).double().mean())
@@ -79,12 +81,22 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
             "copies cannot be distinguished from new images: use other held-out images, or raise "
             "quantile"
         )
-    distances = nearest(fake, training).distances[:, 0]
+    distances = _distances(fake, training)
     return Copying(
         fraction=float((distances <= threshold).double().mean()),
         threshold=float(threshold),
         median_ratio=float(distances.quantile(0.5) / expected.quantile(0.5)),
     )
+
+
+def _distances(queries: Tensor, training: Tensor) -> Tensor:
+    """Return the distance of each query to the nearest training image."""
+    parts = [nearest(queries, _rows(part)).distances[:, 0] for part in training.split(_PART)]
+    return torch.stack(parts).amin(0)
+
+
+def _rows(training: Tensor) -> Tensor:
+    return pixels(training) if training.dtype == torch.uint8 else training
 
 
 def _measured(queries: Tensor, training: Tensor, indices: Tensor) -> Neighbours:

@@ -1,4 +1,7 @@
-"""Make feature extractors compute in full float32, with bit-identical results every time."""
+"""Train feature extractors in full float32, with bit-identical results every time.
+
+Their forward passes do not need this, see ``remuda.scores.features.layers``.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +11,7 @@ import torch
 
 @contextmanager
 def full_float32(device: torch.device) -> Iterator[None]:
-    """Turn off TF32 and nondeterministic algorithms, even if the run trains with them.
+    """Turn off TF32 and nondeterministic algorithms in all threads.
 
     On a GPU, PyTorch computes convolutions in TF32 by default. A CPU needs no change.
     """

@@ -1,6 +1,6 @@
 """Prepare the reference, the real images to compare samples with, and cache its features."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,7 +13,9 @@ from remuda.errors import UserError
 from remuda.scores.base import FeatureExtractor, Features
 from remuda.scores.digests import image_digest, tensor_digest, text_digest
 from remuda.scores.features import cache
+from remuda.scores.features.advice import advice
 from remuda.scores.gaussian import Gaussian
+from remuda.system import progress
 from remuda.system.text import Notify
 
 SAMPLE = 10_000  # images whose features are kept; mean and covariance use all images
@@ -33,11 +35,24 @@ class Reference:
     gaussian: Gaussian | None  # statistics of all features; None without a feature extractor
     features: Features | None  # of the images at ``rows``
     rows: Tensor  # indices of images, spread evenly over the classes
+    classes: tuple[str, ...] = ()
 
     @property
     def sample_labels(self) -> Tensor:
         """Return the labels of the images whose features are kept."""
         return self.labels[self.rows]
+
+
+def first_classes(dataset: Dataset, number: int) -> Dataset:
+    """Return the images of the first classes."""
+    rows = (dataset.labels < number).nonzero()[:, 0]
+    return replace(
+        dataset,
+        images=dataset.images[rows],
+        labels=dataset.labels[rows],
+        classes=dataset.classes[:number],
+        file=None,  # the images are in memory now
+    )
 
 
 def make_reference(
@@ -61,11 +76,23 @@ def make_reference(
                 f"computing {extractor.name} features of {len(dataset.images):,} {split} images, "
                 "once for these data"
             )
-            found = _compute(dataset.images, rows, extractor)
+            hint = advice(extractor, dataset, is_reference=True)
+            title = f"computing features of {split} images"
+            with progress.tracked(title, len(dataset.images), "images", hint):
+                found = _compute(dataset.images, rows, extractor)
             _keep(path, found, notify)
         gaussian, features = found
     return Reference(
-        dataset.name, split, dataset.images, dataset.labels, digest, key, gaussian, features, rows
+        name=dataset.name,
+        split=split,
+        images=dataset.images,
+        labels=dataset.labels,
+        digest=digest,
+        key=key,
+        gaussian=gaussian,
+        features=features,
+        rows=rows,
+        classes=tuple(dataset.classes),
     )
 
 

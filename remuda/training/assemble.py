@@ -1,5 +1,6 @@
 """Assemble the data, networks, strategy and engine that a configuration describes."""
 
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -8,23 +9,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda.config import EngineConfig, RunConfig
+from remuda.config import EngineConfig, RunConfig, comparable, to_dict
 from remuda.data import Dataset
 from remuda.data import load as load_data
 from remuda.data.batches import Batches
 from remuda.data.sources import SOURCES
 from remuda.engines import ENGINES, Communicator, Engine, Metered, SingleProcess
+from remuda.engines.layouts import is_stacked
 from remuda.engines.mpi.spans import spans
 from remuda.engines.racing import Arrival
 from remuda.engines.stacked import Compile
 from remuda.errors import UserError
+from remuda.gan import GAN
 from remuda.record import Record
 from remuda.system.devices import find_device, usable_cores
 from remuda.system.pytorch import loading_libraries, process_settings
-from remuda.system.text import Notify, ignore
+from remuda.system.text import Notify, count, ignore
 from remuda.training.features import class_distances, feature_extractor
 from remuda.training.herd import Herd
-from remuda.training.shares import data_rank, divide, gather_facts
+from remuda.training.shares import check_round, data_rank, divide, gather_facts, share_groups
 
 
 def assemble(
@@ -57,40 +60,69 @@ def _assemble(
     notify: Notify,
     speeds: Sequence[float],
 ) -> Herd:
-    is_downloaded = config.data.name in SOURCES
-    with communicator.root_first() if is_downloaded else nullcontext():
-        data = config.data.at(data_rank(config, communicator), communicator.host)
-        dataset = load_data(data)
+    root_notify = notify if communicator.is_root else ignore
+    dataset = _load(config, communicator, notify)
     num_classes = len(dataset.classes)
     size = config.strategy.num_members(config.run.members, num_classes)
     hosted = spans(size, communicator.num_ranks, speeds)
     shares = divide(config, dataset, hosted, communicator)
-    sizes, facts = gather_facts(config, dataset, shares, hosted, communicator)
+    sizes, class_counts, facts = gather_facts(config, dataset, shares, hosted, communicator)
     extractor = partial(feature_extractor, config, dataset, device, communicator, notify)
     strategy = config.strategy.for_classes(
         dataset.classes[:size],
         lambda: class_distances(dataset, size, extractor(), communicator),
-        notify if communicator.is_root else ignore,
+        root_notify,
     )
     features = extractor() if strategy.needs_features else None
     context = strategy.prepare(
-        config.networks, dataset.shape, num_classes, config.run.seed, sizes, features
+        config.networks, dataset.shape, num_classes, config.run.seed, sizes, features, class_counts
     )
+    _check_stacking(config.engine, context.gan, device, root_notify)
     engine = Metered(make_engine(config, hosted, device, communicator, notify))
     member_ids = config.run.member_ids(size)
     hosted_ids = [member_ids[member] for member in engine.members]
+    groups = share_groups(config, size)
+    num_shares = sum(len(groups[member]) for member in member_ids)
+    num_batches = strategy.batches_per_round(sum(sizes) / num_shares)
+    check_round(dataset, strategy, len(hosted_ids), num_batches)
     return Herd(
         strategy=strategy,
         context=context,
         engine=engine,
         communicator=communicator,
-        batches=_batches(config, dataset, shares, hosted_ids, device),
+        batches=_batches(config, dataset, shares, groups, hosted_ids, device),
         facts=facts,
-        num_batches=strategy.batches_per_round(sum(sizes) / size),
+        num_batches=num_batches,
         member_ids=member_ids,
         spans=hosted,
+        lost=config.run.lost,
         recorded=_recorded(config),
     )
+
+
+def _load(config: RunConfig, communicator: Communicator, notify: Notify) -> Dataset:
+    """Return the data of this rank, and tell how many broken files are left out."""
+    is_downloaded = config.data.name in SOURCES
+    with communicator.root_first() if is_downloaded else nullcontext():
+        data = config.data.at(data_rank(config, communicator), communicator.host)
+        dataset = load_data(data)
+    if dataset.num_skipped and (communicator.is_root or config.data.is_per_rank):
+        skipped = count(dataset.num_skipped, "broken file")
+        notify(f"{dataset.name}: skipped {skipped}; {len(dataset.labels):,} images are left")
+    return dataset
+
+
+def _check_stacking(config: EngineConfig, gan: GAN, device: torch.device, notify: Notify) -> None:
+    """Raise if the networks need another layout, and tell the user which operations are slow."""
+    if not is_stacked(config.layout, device):
+        return
+    gan.stacking.require("use --set engine.layout=loop")
+    if gan.stacking.slow:
+        notify(
+            f"PyTorch cannot stack {', '.join(gan.stacking.slow)} and runs one member after the "
+            "other there; --set engine.layout=loop may be faster"
+        )
+        warnings.filterwarnings("ignore", message="There is a performance drop")
 
 
 def _recorded(config: RunConfig) -> dict[int, list[Arrival]] | None:
@@ -103,13 +135,14 @@ def _recorded(config: RunConfig) -> dict[int, list[Arrival]] | None:
             "--engine stacked and an asynchronous strategy"
         )
     record = Record.open(config.engine.replay)
-    theirs = record.config
-    if (type(theirs.strategy), theirs.run.seed) != (type(config.strategy), config.run.seed):
+    theirs, ours = record.comparable, comparable(to_dict(config))
+    keys = ("strategy", "name"), ("run", "seed")
+    if any(theirs[section][key] != ours[section][key] for section, key in keys):
         raise UserError(
             f"{record.folder} has another strategy or another seed than this run: use "
             f"{record.folder / 'config.toml'} as the configuration"
         )
-    if theirs.run.lost:
+    if theirs["run"].get("lost"):
         raise UserError(
             f"{record.folder} has lost members, so its order cannot be repeated: choose a run "
             "without lost members"
@@ -122,6 +155,7 @@ def _batches(
     config: RunConfig,
     dataset: Dataset,
     shares: list[Tensor],
+    groups: list[range],
     member_ids: list[int],
     device: torch.device,
 ) -> Batches:
@@ -129,6 +163,7 @@ def _batches(
         dataset,
         shares,
         members=member_ids,
+        groups=groups,
         batch_size=config.strategy.batch_size,
         seed=config.run.seed,
         device=device,

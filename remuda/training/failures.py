@@ -50,8 +50,8 @@ def hosted_ids(config: RunConfig, hosted: Mapping[int, range], ranks: Collection
 def without(config: RunConfig, num_members: int, lost: Sequence[int]) -> RunConfig:
     """Return the configuration of a run after it has lost the members with these ids."""
     gone = tuple(sorted([*config.run.lost, *lost]))
-    run = replace(config.run, members=num_members - len(lost), lost=gone)
-    return replace(config, run=run)
+    strategy, members = config.strategy.shrink(num_members - len(lost), config.run.members)
+    return replace(config, strategy=strategy, run=replace(config.run, members=members, lost=gone))
 
 
 def with_data_ranks(config: RunConfig, ranks: Sequence[int]) -> RunConfig:
@@ -120,20 +120,32 @@ def meet(session: Session, training: Training) -> Training:
         assert training.recorder is not None
         last = max(reached.round, training.recorder.written)
     ahead = -1 if training.result is None or training.ahead is None else training.ahead.round
-    facts = [last, training.has_failures, heartbeat is not None, ahead]
+    is_over = training.recorder is not None and training.recorder.ending is not None
+    facts = [last, training.has_failures, heartbeat is not None, ahead, is_over]
     gathered = session.communicator.all_gather(facts)
-    rounds, aheads = [t for t, _, _, _ in gathered], [t for _, _, _, t in gathered]
+    rounds, aheads = [t for t, *_ in gathered], [t for *_, t, _ in gathered]
     if reached is None or min(rounds) < 0:
         reached = None
     elif training.ahead is not None and training.ahead.round == max(rounds):
         reached = training.ahead
     has_result = reached is not None and set(aheads) == {max(rounds) + 1}
-    if not all(has_heartbeat for _, _, has_heartbeat, _ in gathered):
+    # Only rank 0 knows whether the last recorded round ends the run.
+    is_last = any(is_over for *_, is_over in gathered)
+    if reached is not None:
+        is_last = is_last or reached.round >= training.config.run.rounds
+    if not all(has_heartbeat for _, _, has_heartbeat, *_ in gathered):
         session.heartbeats.close()
         heartbeat = None
     result = training.result if has_result else None
-    training = replace(training, reached=reached, heartbeat=heartbeat, is_due=False, result=result)
-    if any(has_failures for _, has_failures, _, _ in gathered):
+    training = replace(
+        training,
+        reached=reached,
+        heartbeat=heartbeat,
+        is_due=False,
+        is_last=is_last,
+        result=result,
+    )
+    if any(has_failures for _, has_failures, *_ in gathered):
         return replace(training, phase=Phase.NOTE, has_failures=True)
     return replace(training, phase=next_phase(session, training))
 
@@ -189,8 +201,7 @@ def next_phase(session: Session, training: Training) -> Phase:
         return Phase.ASSEMBLE
     if training.result is not None:
         return Phase.RECORD
-    is_last = training.reached.round >= training.config.run.rounds
-    return Phase.FINISH if is_last else Phase.COMPUTE
+    return Phase.FINISH if training.is_last else Phase.COMPUTE
 
 
 def _hosted_ids(training: Training, ranks: Sequence[int]) -> list[int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from remuda.data.batches import Batches
@@ -15,7 +16,11 @@ from remuda.model.model import Model
 from remuda.record import DataFacts, checkpoints
 from remuda.record.checkpoints import Checkpoint, Leaves
 from remuda.strategies import Context, Strategy
+from remuda.strategies.context import Report, facts_of
 from remuda.tensors import trees
+from remuda.tensors.trees import Tree
+
+DIGITS = 5  # decimals of recorded facts, such as weights of mixtures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +36,7 @@ class Herd:
     num_batches: int  # batches of real data per member and round
     member_ids: list[int]  # by position in the population; ids do not change when ranks fail
     spans: list[range]  # by rank: the positions of the members that it hosts
+    lost: tuple[int, ...] = ()  # the ids of members that were lost with their ranks
     recorded: Mapping[int, Sequence[Arrival]] | None = None  # by round: the order to repeat
 
     @property
@@ -80,24 +86,36 @@ class Herd:
         """
         if saved == self.member_ids:
             return list(range(len(saved)))
-        is_older_than_failure = set(self.member_ids) < set(saved)
+        gone = set(saved) - set(self.member_ids)
+        is_older_than_failure = set(self.member_ids) < set(saved) and gone <= set(self.lost)
         if self.strategy.on_failure == "drop" and is_older_than_failure:
             return [saved.index(member) for member in self.member_ids]
         return self.strategy.resize(len(saved), self.engine.size)
 
-    def round(self, state: Any, t: int) -> tuple[Any, dict[str, list[float]]]:
-        """Run round t. Return the new state and, on rank 0, the metrics of all members."""
+    def round(self, state: Any, t: int) -> tuple[Any, dict[str, Any]]:
+        """Run round t. Return the new state and, on rank 0, the report on all members."""
         state, metrics = self.step(state, t)
         return state, self.report(metrics)
 
     def step(self, state: Any, t: int) -> tuple[Any, dict[str, Tensor]]:
-        """Run round t. Return the new state and the metrics of this process's members."""
+        """Run round t. Return the new state and the metrics of this process's members.
+
+        Their facts name members by ids, because positions change if members are lost before the
+        report.
+        """
         self.engine.reset()
         if self.recorded is not None:
             rounds = (self.recorded[u] for u in sorted(self.recorded) if u > t)
             self.engine.follow(self._order(t), chain.from_iterable(rounds))
         real = self.strategy.draw(self.batches, t, self.num_batches)
-        return self.strategy.round(self.context, self.engine, state, real, t)
+        state, metrics = self.strategy.round(self.context, self.engine, state, real, t)
+        return state, Report(metrics, trees.map(self._with_ids, facts_of(metrics)))
+
+    def _with_ids(self, leaf: Tensor) -> Tensor:
+        """Replace positions of members by their ids; fractions, such as weights, stay."""
+        if leaf.is_floating_point():
+            return leaf
+        return torch.tensor(self.member_ids, device=leaf.device)[leaf]
 
     def _order(self, t: int) -> Sequence[Arrival]:
         assert self.recorded is not None
@@ -107,10 +125,26 @@ class Herd:
             raise UserError(f"engine.replay has recorded no usable order for round {t}: {remedy}")
         return self.recorded[t]
 
-    def report(self, metrics: dict[str, Tensor]) -> dict[str, list[float]]:
-        """Return the metrics of all members on rank 0, and an empty dict on other ranks."""
-        everyone = self._unmetered.gather(lambda _, rows: rows, (), metrics) or {}
-        return {name: values.tolist() for name, values in everyone.items()}
+    def report(self, metrics: dict[str, Tensor]) -> dict[str, Any]:
+        """Return the metrics of all members on rank 0, and an empty dict on other ranks.
+
+        Metrics are lists. The facts that a strategy has added are nested lists or dicts.
+        """
+        own = dict(metrics), facts_of(metrics)
+        everyone = self._unmetered.gather(lambda _, rows: rows, (), own)
+        if not everyone:
+            return {}
+        found, facts = everyone
+        values = {name: rows.tolist() for name, rows in found.items()}
+        return values | {name: self._plain(tree) for name, tree in facts.items()}
+
+    def _plain(self, facts: Tree) -> Any:
+        """Return facts in the form of the record."""
+        if isinstance(facts, dict):
+            return {name: self._plain(tree) for name, tree in facts.items()}
+        if facts.is_floating_point():
+            return [[round(number, DIGITS) for number in row] for row in facts.tolist()]
+        return facts.tolist()
 
     @property
     def _unmetered(self) -> Engine:

@@ -14,9 +14,8 @@ from remuda.engines import Communicator
 from remuda.errors import Interrupted, RanksLost, StoppedByFailure, UserError, resume_command
 from remuda.training import balance, failures, starting
 from remuda.training.assemble import pytorch_settings
-from remuda.training.pace import decide, is_due_by_rounds
+from remuda.training.pace import decide, is_due_by_rounds, is_show_due
 from remuda.training.progress import Progress
-from remuda.training.recorder import is_show_due
 from remuda.training.state import Phase, Position, Result, Session, Training
 
 
@@ -110,14 +109,15 @@ def record_round(session: Session, training: Training) -> Training:
     own = seconds - (communicator.waited - result.waited)
     timings = balance.add_round(training.timings, own, herd.engine.is_preparing)
     training.recorder.round(ahead.round, everyone, seconds, result.arrivals)
-    agreed = communicator.max_over_ranks(training.saver.vote(ahead.round))
-    t, is_due = decide(agreed)
+    is_over = training.recorder.ending is not None
+    agreed = decide(communicator.max_over_ranks(training.saver.vote(ahead.round, is_over)))
     return replace(
         training,
         phase=Phase.KEEP,
-        reached=Position(t, ahead.state),
+        reached=Position(agreed.round, ahead.state),
         result=None,
-        is_due=is_due,
+        is_due=agreed.is_due,
+        is_last=agreed.is_over or agreed.round >= training.config.run.rounds,
         timings=timings,
     )
 
@@ -126,11 +126,11 @@ def keep(session: Session, training: Training) -> Training:
     """Draw samples, compute scores and save a checkpoint after a round, if they are due."""
     herd, reached, recorder = training.herd, training.reached, training.recorder
     assert herd is not None and reached is not None and recorder is not None
-    t, config = reached.round, training.config
-    if t > 0 and is_show_due(t, config):
-        recorder.show(herd.model(reached.state, t))
+    t, config, is_last = reached.round, training.config, training.is_last
+    if t > 0 and is_show_due(t, config, is_last):
+        recorder.show(herd.model(reached.state, t), is_last)
     phase = failures.next_phase(session, training)
-    if training.is_due or is_due_by_rounds(t, config):
+    if training.is_due or is_due_by_rounds(t, config, is_last):
         with session.stopwatch.timed("save"):
             save(training)
         if phase is Phase.COMPUTE and balance.is_possible(config, herd.spans):
@@ -190,6 +190,8 @@ def finish(session: Session, training: Training) -> Training:
         training.saver.wait()
     session.communicator.finish()
     training.saver.finish()
+    if training.heartbeat is not None and training.recorder.ending is not None:
+        training.heartbeat.why = training.recorder.ending.why
     return replace(training, phase=Phase.DONE)
 
 

@@ -1,12 +1,12 @@
-"""Follow a run: the listener interface, TensorBoard event files, and several listeners at once.
+"""Follow a run: the listener interface, and several listeners at once.
 
-The command line's progress bar is in ``remuda.cli.progress``.
+The command line's progress bar is in ``remuda.cli.progress``, and trackers are in
+``remuda.training.tracking``.
 """
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
-
-from remuda.errors import UserError
 
 
 class Progress:
@@ -22,6 +22,12 @@ class Progress:
         ``rounds`` is the last round to train, and ``reached`` is the last trained round.
         """
 
+    def rewind(self, reached: int, num_members: int) -> None:
+        """Receive that ranks were lost or members moved, and training continues after ``reached``.
+
+        Later rounds run again, perhaps with fewer members.
+        """
+
     def round(self, line: dict[str, Any]) -> None:
         """Receive the line of rounds.jsonl for a completed round."""
 
@@ -34,45 +40,20 @@ class Progress:
     def __exit__(self, *exception: object) -> None: ...
 
 
-class EventFiles(Progress):
-    """Write every metric of every member, and the images per second, to TensorBoard event files."""
-
-    def __init__(self, folder: Path):
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError(
-                "run.tensorboard=true requires the package tensorboard: "
-                "pip install 'remuda[tensorboard]'"
-            ) from None
-        self.open = lambda reached: SummaryWriter(str(folder), purge_step=reached + 1)
-        self.writer = None
-
-    def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
-        self.writer = self.open(reached)
-
-    def round(self, line: dict[str, Any]) -> None:
-        assert self.writer is not None
-        for name, values in line.items():
-            if isinstance(values, list):
-                for member, value in enumerate(values):
-                    self.writer.add_scalar(f"{name}/member {member}", value, line["round"])
-        self.writer.add_scalar("images_per_second", line["images_per_second"], line["round"])
-
-    def __exit__(self, *exception: object) -> None:
-        if self.writer is not None:
-            self.writer.close()
-
-
 class Several(Progress):
     """Forward all events to several listeners."""
 
     def __init__(self, *listeners: Progress):
         self.listeners = listeners
+        self._entered = ExitStack()
 
     def start(self, folder: Path, rounds: int, reached: int, num_members: int) -> None:
         for listener in self.listeners:
             listener.start(folder, rounds, reached, num_members)
+
+    def rewind(self, reached: int, num_members: int) -> None:
+        for listener in self.listeners:
+            listener.rewind(reached, num_members)
 
     def round(self, line: dict[str, Any]) -> None:
         for listener in self.listeners:
@@ -83,10 +64,11 @@ class Several(Progress):
             listener.note(text)
 
     def __enter__(self) -> Self:
-        for listener in self.listeners:
-            listener.__enter__()
+        with ExitStack() as stack:
+            for listener in self.listeners:
+                stack.enter_context(listener)
+            self._entered = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for listener in reversed(self.listeners):
-            listener.__exit__(*exception)
+        self._entered.__exit__(*exception)  # type: ignore[arg-type]

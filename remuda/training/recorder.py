@@ -1,28 +1,37 @@
 """Record a run and report its progress. Only rank 0 does this."""
 
-import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from remuda.config import RunConfig
+import torch
+
+from remuda.config import RunConfig, to_dict
+from remuda.config.describe import packages
 from remuda.engines import LostRank
 from remuda.engines.racing import Arrival
 from remuda.errors import Interrupted, UserError
 from remuda.model.model import Model
 from remuda.model.pictures import save_grid
-from remuda.model.samples import draw_grid
-from remuda.model.scoring import make_evaluator, score_round
+from remuda.model.samples import draw_cells, draw_grid
+from remuda.model.scoring import make_evaluator, num_trained_classes, score_round
 from remuda.record import Record, environment
 from remuda.record.checkpoints import Checkpoint
+from remuda.record.endings import Ending
 from remuda.reports import page as report
+from remuda.scores import Evaluator
 from remuda.system.background import Background
 from remuda.system.stopwatch import Stopwatch
 from remuda.system.text import count
 from remuda.training.herd import Herd
-from remuda.training.progress import EventFiles, Progress, Several
+from remuda.training.lines import make_line, refuse_divergence
+from remuda.training.pace import is_due
+from remuda.training.paging import Pages
+from remuda.training.progress import Progress, Several
+from remuda.training.stopping import Stopping, nothing_left
+from remuda.training.tracking import Tracking
 
 BACKLOG = 4  # pictures that may wait to be written
 
@@ -31,6 +40,7 @@ class NoRecorder:
     """The recorder of every rank except rank 0. It writes nothing."""
 
     written: int = 0  # the last round that this process has recorded
+    ending: Ending | None = None  # why the run ends early, with the last recorded round
 
     def check(self, checkpoint: Checkpoint | None, problems: Sequence[str]) -> None:
         """Report damaged checkpoints. Raise if the run cannot continue from this one."""
@@ -47,13 +57,13 @@ class NoRecorder:
     def round(
         self,
         t: int,
-        metrics: dict[str, list[float]],
+        values: dict[str, Any],
         seconds: float,
         arrivals: Sequence[Arrival] = (),
     ) -> None:
-        """Record the metrics of all members in round t, and the arrivals of a race."""
+        """Record what ``Herd.report`` returns for round t, and the arrivals of a race."""
 
-    def show(self, model: Model) -> None:
+    def show(self, model: Model, is_last: bool) -> None:
         """Draw the samples and compute the scores that are due after a round but missing.
 
         Every rank generates the images of its own members.
@@ -62,7 +72,7 @@ class NoRecorder:
             model.assist()
 
     def finish(self) -> None:
-        """Wait until all pictures are written. Any thread may call this."""
+        """Wait until all pictures and scores are written. Any thread may call this."""
 
     def end(self) -> None:
         """Write the report page at the end of the run."""
@@ -88,26 +98,35 @@ class Recorder(NoRecorder):
         progress: Progress,
         stopwatch: Stopwatch | None = None,
     ):
-        if config.run.tensorboard:
-            progress = Several(progress, EventFiles(record.folder / "tensorboard"))
+        if config.run.trackers:
+            tracking = Tracking(config.run.trackers, record, progress.note)
+            progress = Several(tracking, progress)
         self.stopwatch = stopwatch or Stopwatch()
         self.record, self.config, self.herd, self.progress = record, config, herd, progress
-        self.evaluator = None
+        self.evaluator: Evaluator | None = None
         self.images = 0  # real images that the members have used so far
         self.has_begun = False
         self.pictures = Background("pictures", BACKLOG)
+        self.scoring = Background("scores")
+        self.pages = Pages(record, progress.note)
+        self.stopping = Stopping(record, self.scoring)
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            stack.push(self._discard_if_refused)
             stack.enter_context(self.record.locked())
             stack.enter_context(self.progress)
+            stack.enter_context(self.pages.thread)
             stack.enter_context(self.pictures)
+            stack.enter_context(self.scoring)
             self._resources = stack.pop_all()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._resources.__exit__(kind, error, trace)
+
+    def _discard_if_refused(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         is_refused = isinstance(error, UserError) and not isinstance(error, Interrupted)
         if is_refused and self.record.is_new and not self.has_begun:
             self.record.discard()  # so that the corrected command can use the same folder
@@ -130,30 +149,47 @@ class Recorder(NoRecorder):
         self.config, self.herd = config, herd
 
     def begin(self, reached: int) -> None:
-        self.pictures.wait()  # a later round's picture may be among them
+        self.finish()  # pictures and scores of later rounds may be among them
         self.record.forget_rounds_after(reached)
         engine, num_ranks = self.herd.engine, self.herd.communicator.num_ranks
         if not self.has_begun:  # may raise, so it comes before anything is written
             config = replace(self.config, data=self.config.data.at_root())
             with self.herd.communicator.interruptible():
                 self.evaluator = make_evaluator(
-                    config, engine.device, self.progress.note, self.herd.num_labels
+                    config,
+                    engine.device,
+                    self.progress.note,
+                    self.herd.num_labels,
+                    num_trained_classes(config, engine.size, len(self.herd.facts.classes)),
                 )
+        if self.evaluator is not None:  # record the whole name of the score
+            run = replace(self.config.run, keep_best=self.evaluator.chosen)
+            self.config = replace(self.config, run=run)
         facts = {**environment.describe(engine.device), "ranks": num_ranks}
+        if offered := packages(to_dict(self.config)):
+            facts["parts"] = offered
         self.record.add_environment(facts)
         self.record.replace_facts(self.herd.facts)  # other ranks or new members bring other data
         self.record.replace_config(self.config)
         lines = self.record.last_rounds(1)
         self.images, self.written = lines[-1]["images"] if lines else 0, reached
-        rounds = self.config.run.rounds
-        if not self.has_begun:
-            self.has_begun = True
-            self.progress.start(self.record.folder, rounds, reached, engine.size)
-            self.stopwatch.add("start", self.stopwatch.total)
+        self.ending = self.stopping.begin(self.config, reached)
+        self._announce(reached)
+
+    def _announce(self, reached: int) -> None:
+        rounds, size = self.config.run.rounds, self.herd.engine.size
+        if self.has_begun:
+            self.progress.rewind(reached, size)
+            where = f"{count(size, 'member')} on {count(self.herd.communicator.num_ranks, 'rank')}"
+            start = f" from round {reached + 1}" if reached < rounds else ""
+            self.progress.note(f"continuing{start} with {where}")
             return
-        where = f"{count(engine.size, 'member')} on {count(num_ranks, 'rank')}"
-        start = f" from round {reached + 1}" if reached < rounds else ""
-        self.progress.note(f"continuing{start} with {where}")
+        self.has_begun = True
+        last = rounds if self.ending is None else reached
+        self.progress.start(self.record.folder, last, reached, size)
+        if reached >= last:
+            self.progress.note(nothing_left(self.record.folder, reached, self.ending))
+        self.stopwatch.add("start", self.stopwatch.total)
 
     def fail(self, ranks: Sequence[LostRank], members: Sequence[int], t: int, action: str) -> None:
         self.record.add_failure(
@@ -170,68 +206,67 @@ class Recorder(NoRecorder):
     def round(
         self,
         t: int,
-        metrics: dict[str, list[float]],
+        values: dict[str, Any],
         seconds: float,
         arrivals: Sequence[Arrival] = (),
     ) -> None:
         self.pictures.check()
+        self.scoring.check()
         self.record.check_lock()
         self.stopwatch.add("rounds", seconds)
-        self._refuse_divergence(metrics, t)
-        herd, traffic = self.herd, self.herd.traffic()
-        self.images += herd.images_per_round
-        line = {
-            "round": t,
-            **metrics,
-            "seconds": round(seconds, 4),
-            "images": self.images,
-            "images_per_second": round(herd.images_per_round / seconds, 1),
-            "bytes": sum(traffic.values()),
-            "traffic": traffic,
-            "verbs": {verb: round(spent, 4) for verb, spent in herd.engine.verbs.items()},
-            "calls": dict(herd.engine.calls),
-        }
-        if routines := herd.routines():
-            line["routines"] = routines
+        refuse_divergence(self.herd, t, values, self.record.folder)
+        self.images += self.herd.images_per_round
+        line = make_line(self.herd, t, values, seconds, self.images)
         if arrivals:
             self.record.add_arrivals(t, arrivals)
         self.record.add_round(line)
         self.written = t
         self.progress.round(line)
+        self.pages.round(self.stopwatch.total)
+        self.ending = self.stopping.round(self.config, t, line["seconds"])
+        if self.ending is not None:
+            self.note(f"{self.ending.why}, with round {t}")
 
-    def _refuse_divergence(self, metrics: dict[str, list[float]], t: int) -> None:
-        for name, values in metrics.items():
-            for member, value in zip(self.herd.member_ids, values, strict=True):
-                if not math.isfinite(value):
-                    folder = self.record.folder
-                    intact = f"; earlier checkpoints of {folder} are intact" if t > 1 else ""
-                    raise UserError(
-                        f"{name} of member {member} became {value} in round {t}: lower the "
-                        f"learning rates or change the loss with --set{intact}"
-                    )
-
-    def show(self, model: Model) -> None:
+    def show(self, model: Model, is_last: bool) -> None:
         t, run, scores = model.round, self.config.run, self.config.scores
         with self.stopwatch.timed("show"):
-            path = self.record.sample_path(t)
-            if is_due(t, run.sample_every, run.rounds) and not path.exists():
-                with model.communicator.interruptible():
-                    images, columns = draw_grid(model)
-                self.pictures.submit(lambda: save_grid(images, columns, path))
+            is_missing = not self.record.sample_path(t).exists()
+            if is_due(t, run.sample_every, is_last) and is_missing:
+                self._draw(model)
             evaluator = self.evaluator
-            is_score_due = is_due(t, scores.every, run.rounds) and not self.record.has_scores(t)
+            is_score_due = is_due(t, scores.every, is_last) and not self.record.has_scores(t)
             if evaluator is not None and is_score_due:
-                score_round(self.record, model, evaluator, scores.samples, self.progress.note)
+                later = self.scoring if is_overlapped(model.engine.device) else None
+                note = self.progress.note
+                score_round(self.record, model, evaluator, scores.samples, note, later)
             model.dismiss()
+
+    def _draw(self, model: Model) -> None:
+        """Draw the samples of a round, and write their pictures in the background."""
+        t, drawn = model.round, {}
+        with model.communicator.interruptible():
+            # The sample grid comes last: if it exists, the other picture does as well.
+            if model.strategy.grid is not None:
+                drawn[self.record.cell_path(t)] = draw_cells(model)
+            drawn[self.record.sample_path(t)] = draw_grid(model)
+
+        def write() -> None:
+            for path, (images, columns) in drawn.items():
+                path.parent.mkdir(exist_ok=True)
+                save_grid(images, columns, path)
+
+        self.pictures.submit(write)
 
     def finish(self) -> None:
         self.pictures.wait()
+        self.scoring.wait()
 
     def end(self) -> None:
         with self.stopwatch.timed("show"):
             self.finish()
         self._record_seconds()  # the page shows them
         with self.stopwatch.timed("page"):
+            self.pages.wait()
             report.write(self.record.folder)
         self._record_seconds()
         self.has_begun = True  # a message has named the folder, so keep it
@@ -244,15 +279,12 @@ class Recorder(NoRecorder):
         self.progress.note(text)
 
 
-def is_due(t: int, every: int, last: int) -> bool:
-    """Return whether t is a multiple of ``every`` or the last round. ``every=0`` means never."""
-    return every > 0 and (t == last or t % every == 0)
+def is_overlapped(device: torch.device) -> bool:
+    """Return whether scores are computed while training continues.
 
-
-def is_show_due(t: int, config: RunConfig) -> bool:
-    """Return whether samples or scores are due after round t."""
-    rounds = config.run.rounds
-    return is_due(t, config.run.sample_every, rounds) or is_due(t, config.scores.every, rounds)
+    On a CPU, both would compete for the same cores.
+    """
+    return device.type == "cuda"
 
 
 def new_recorder(

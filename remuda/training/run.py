@@ -10,7 +10,7 @@ from remuda.cluster.environment import STARTED_BY_REMUDA
 from remuda.config import RunConfig, from_dict, to_dict
 from remuda.engines import ENGINES
 from remuda.errors import Interrupted
-from remuda.record import Record, next_folder
+from remuda.record import Record, next_folder, parts
 from remuda.training.loop import train
 from remuda.training.progress import Progress
 
@@ -40,17 +40,21 @@ def resume(
     ranks: int | None = None,
     config: RunConfig | None = None,
     hosts: str | None = None,
+    trust: bool = False,
 ) -> Path:
     """Resume a run from its newest intact checkpoint, and return its folder.
 
     The run trains until round ``rounds``, or until the last round of its configuration. You can
     change the number of members, the device, the engine, the number of ranks and their hosts.
-    ``config`` replaces the recorded configuration.
+    ``config`` replaces the recorded configuration. If the run brings its own code, ``trust`` must
+    allow to execute it.
     """
-    record = Record.open(folder)
+    record, progress = Record.open(folder, trust), progress or Progress()
     config = changed(config or record.config, rounds, device, members, engine, ranks, hosts)
     with launch.join(config.engine) as communicator:
-        return train(communicator, config, record.folder, progress or Progress(), is_new=False)
+        for text in parts.changes(record.folder, to_dict(config)) if communicator.is_root else ():
+            progress.note(text)
+        return train(communicator, config, record.folder, progress, is_new=False)
 
 
 def changed(

@@ -5,7 +5,7 @@ is complete or absent, and a checkpoint exists when all its shards do.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -32,8 +32,10 @@ class Saver:
         herd: Herd,
         notify: Notify,
         settle: Callable[[], None] = lambda: None,  # waits for files of earlier rounds
+        protected: Callable[[], Collection[int]] = tuple,  # rounds whose checkpoints must stay
     ):
         self.folder, self.notify, self.settle = folder, notify, settle
+        self.protected = protected
         self.remote = frozenset[int]()  # original numbers of the ranks that cannot see the folder
         self.config, self.herd, self.attempt = config, herd, ""
         self.snapshots = Snapshots(herd.engine.device)
@@ -73,14 +75,14 @@ class Saver:
         self.pace = Pace(60 * self.config.run.checkpoint_minutes, time.monotonic())
         self.background.submit(partial(self.snapshots.reserve, trees.num_bytes(state)))
 
-    def vote(self, t: int) -> int:
+    def vote(self, t: int, is_over: bool) -> int:
         """Return this rank's number for the agreement on round t; see ``pace``.
 
         Raise the error of an earlier write, if there is one.
         """
         self.background.check()
         is_due = self.herd.communicator.is_root and self.pace.is_due(time.monotonic())
-        return pace.vote(t, self.background.is_busy, is_due)
+        return pace.vote(t, self.background.is_busy, is_due, is_over)
 
     def save(self, t: int, state: Any) -> None:
         """Save the state after round t. All ranks call this; none waits for the files."""
@@ -108,10 +110,16 @@ class Saver:
     def _write(self, shard: Shard, snapshot: Snapshot, server: list[str]) -> None:
         self.copying = snapshot.wait()
         self.pace.blocked += self.copying
-        self.settle()  # a resume does not draw pictures of rounds before the checkpoint again
+        # A resume does not draw or score rounds before the checkpoint again, and the score of this
+        # round decides which checkpoints stay.
+        self.settle()
         checkpoints.write(self.folder, shard, snapshot, server)
         if shard.number == 0:
-            manifests.prune(self.folder, shard.round, self.config.run.keep_checkpoints)
+            self._prune(shard.round)
+
+    def _prune(self, t: int) -> None:
+        keep = self.config.run.keep_checkpoints
+        manifests.prune(self.folder, t, keep, self.protected())
 
     def _relay(self, shard: Shard, leaves: Leaves) -> None:
         """Send the rows of a rank that cannot see the folder to rank 0, which writes them."""
@@ -131,8 +139,7 @@ class Saver:
     def finish(self) -> None:
         """Remove old checkpoints at the end, when every rank has written its part."""
         if self._submitted is not None and self.herd.communicator.is_root:
-            t, keep = self._submitted.round, self.config.run.keep_checkpoints
-            manifests.prune(self.folder, t, keep)
+            self._prune(self._submitted.round)
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """Divide the data among the members, and check that all ranks have data of the same kind."""
 
+import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from remuda.data import Dataset, partition
 from remuda.engines import ENGINES, Communicator
 from remuda.errors import UserError
 from remuda.record import DataFacts
+from remuda.strategies import Strategy
+from remuda.system.memory import available_bytes
 from remuda.system.text import count
 from remuda.training.failures import data_ranks
 
@@ -30,18 +33,30 @@ def data_rank(config: RunConfig, communicator: Communicator) -> int:
     return ranks[communicator.rank]
 
 
+def share_groups(config: RunConfig, size: int) -> list[range]:
+    """Return, for each member id, the numbers of the shares that the member uses."""
+    return config.strategy.share_groups(size + len(config.run.lost), config.run.members)
+
+
 def divide(
     config: RunConfig, dataset: Dataset, spans: list[range], communicator: Communicator
 ) -> list[Tensor]:
-    """Return, for each member id, the indices of the images that the member trains on.
+    """Return the indices of the images in each share; ``share_groups`` tells who uses which share.
 
-    If every rank has its own data, the shares of members on other ranks are empty.
+    If every rank has its own data, each member has one share, and the shares of members on other
+    ranks are empty.
     """
     size = spans[-1].stop
     num_ids = size + len(config.run.lost)
+    num_shares = share_groups(config, size)[-1].stop
     data, num_classes = replace(config.data, partition=_kind(config)), len(dataset.classes)
     if not config.data.is_per_rank:
-        return partition(dataset.labels, num_ids, data, num_classes, config.run.seed)
+        return partition(dataset.labels, num_shares, data, num_classes, config.run.seed)
+    if num_shares > num_ids:
+        raise UserError(
+            f"data.path gives each rank its own data, which cannot be divided into {num_shares} "
+            f"shares for {count(size, 'member')}: leave strategy.discriminators at 0"
+        )
     if not ENGINES[config.engine.name].spans_processes:
         raise UserError(
             "data.path names a folder for each rank, but this run has no ranks: use --engine mpi"
@@ -78,31 +93,80 @@ def _images_of(label: int, dataset: Dataset) -> Tensor:
     return images
 
 
+def check_round(dataset: Dataset, strategy: Strategy, num_members: int, num_batches: int) -> None:
+    """Raise if images are on disk, but those of two rounds do not fit into memory.
+
+    One round trains while the images of the next are read.
+    """
+    free = available_bytes()
+    num_images = num_members * num_batches * strategy.batch_size
+    needed = num_images * math.prod(dataset.shape)
+    if dataset.file is not None and free is not None and 2 * needed > free:
+        fitting = max(1, strategy.steps_in(num_batches) * free // (4 * needed))
+        raise UserError(
+            f"the images of a round need {needed / 1e9:.1f} GB, and those of the next are read "
+            f"meanwhile, but only {free / 1e9:.1f} GB of memory is free: set "
+            f"strategy.steps_per_round to at most {fitting}"
+        )
+
+
+class Gathered(NamedTuple):
+    """Facts about the data of all ranks."""
+
+    sizes: list[int]  # number of images of each member
+    class_counts: list[list[int]]  # by member and class; empty if the strategy does not need it
+    facts: DataFacts
+
+
 def gather_facts(
     config: RunConfig,
     dataset: Dataset,
     shares: list[Tensor],
     spans: list[range],
     communicator: Communicator,
-) -> tuple[list[int], DataFacts]:
-    """Return the size of every member's share, and a description of the data of all ranks."""
-    ids = config.run.member_ids(spans[-1].stop)
+) -> Gathered:
+    """Return the sizes of the members' data, and a description of the data of all ranks."""
+    size = spans[-1].stop
+    ids, groups = config.run.member_ids(size), share_groups(config, size)
+    images = [
+        torch.cat([shares[number] for number in groups[ids[member]]])
+        for member in spans[communicator.rank]
+    ]
     own = {
         "shape": list(dataset.shape),
         "classes": list(dataset.classes),
         "counts": dataset.counts,
-        "sizes": [len(shares[ids[member]]) for member in spans[communicator.rank]],
+        "skipped": dataset.num_skipped,
+        "sizes": [len(indices) for indices in images],
+        "class_counts": [],
     }
+    if config.strategy.needs_class_counts:
+        own["class_counts"] = [_count_classes(dataset, indices) for indices in images]
     everyone = communicator.all_gather(own)
     for rank, other in enumerate(everyone):
         _check_same_kind(rank, other, everyone[0])
-    counts = dataset.counts
+    counts, skipped = dataset.counts, dataset.num_skipped
     if config.data.is_per_rank:
+        skipped = sum(other["skipped"] for other in everyone)
         by_class = zip(*(other["counts"] for other in everyone), strict=True)
-        counts = [sum(numbers) for numbers in by_class]
-    sizes = [size for other in everyone for size in other["sizes"]]
-    facts = DataFacts(name=dataset.name, shape=dataset.shape, classes=own["classes"], counts=counts)
-    return sizes, facts
+        counts = list(map(sum, by_class))
+    sizes = [number for other in everyone for number in other["sizes"]]
+    return Gathered(
+        sizes=sizes,
+        class_counts=[numbers for other in everyone for numbers in other["class_counts"]],
+        facts=DataFacts(
+            name=dataset.name,
+            shape=dataset.shape,
+            classes=own["classes"],
+            counts=counts,
+            skipped=skipped,
+            shares=sizes,
+        ),
+    )
+
+
+def _count_classes(dataset: Dataset, images: Tensor) -> list[int]:
+    return torch.bincount(dataset.labels[images], minlength=len(dataset.classes)).tolist()
 
 
 def _check_same_kind(rank: int, other: dict[str, Any], first: dict[str, Any]) -> None:

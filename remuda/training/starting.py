@@ -62,7 +62,7 @@ def _class_order(session: Session, training: Training) -> Sequence[str]:
     if session.is_new or not session.communicator.is_root:
         return config.data.classes
     record = Record(training.folder)
-    is_resized = config.run.members != record.config.run.members
+    is_resized = config.run.members != record.setting("run", "members")
     return record.facts.classes if is_resized else config.data.classes
 
 
@@ -81,7 +81,14 @@ def open_record(session: Session, training: Training) -> Training:
             _check_data(record, training)
         recorder = new_recorder(record, config, herd, session.progress, session.stopwatch)
         session.resources.enter_context(recorder)
-        saver = Saver(training.folder / "checkpoints", config, herd, recorder.note, recorder.finish)
+        saver = Saver(
+            training.folder / "checkpoints",
+            config,
+            herd,
+            recorder.note,
+            recorder.finish,
+            record.protected_rounds,
+        )
         session.resources.enter_context(saver)
     recorder.follow(config, herd)
     saver.follow(config, herd, training.attempt)
@@ -93,7 +100,7 @@ def _check_data(record: Record, training: Training) -> None:
     config, herd = training.config, training.herd
     assert herd is not None
     known, new = record.facts, record.facts.new_classes(herd.facts)
-    is_resized = config.run.members != record.config.run.members
+    is_resized = config.run.members != record.setting("run", "members")
     is_part = config.data.is_per_rank and (bool(config.run.lost) or not training.is_divided)
     if is_resized and new and config.data.limit:  # fewer images of every class
         is_part = True
@@ -152,6 +159,8 @@ def begin(session: Session, training: Training) -> Training:
     assert training.recorder is not None and training.saver is not None
     training.recorder.begin(position.round)
     training.saver.begin(position.state)
+    # The run may have ended early with this round already. Only the answer of rank 0 counts.
+    is_over = session.communicator.all_gather(training.recorder.ending is not None)[0]
     num_noted = failures.note_lost_ranks(session, training)
     hosted = dict(zip(session.communicator.original_ranks, herd.spans, strict=True))
     start = Start(hosted, len(herd.facts.classes), position.round)
@@ -162,6 +171,7 @@ def begin(session: Session, training: Training) -> Training:
         phase=Phase.KEEP,
         start=start,
         reached=position,
+        is_last=is_over or position.round >= training.config.run.rounds,
         num_noted=num_noted,
         timings=None,
     )

@@ -108,6 +108,7 @@ class Training:
     ahead: Position | None = None  # the last round that is computed
     result: Result | None = None  # of the round ahead
     is_due: bool = False  # all ranks agree that it is time for a checkpoint of the reached round
+    is_last: bool = False  # all ranks agree that the run ends with the reached round
     speeds: Mapping[int, float] = field(default_factory=dict)  # by original rank; empty: equal
     num_moves: int = 0  # how often members have moved to faster ranks
     timings: Timings = None

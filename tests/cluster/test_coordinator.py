@@ -105,7 +105,8 @@ def test_heartbeats_report_what_the_loop_does(start, tmp_path):
     process = this_process(HERE)._replace(born=1)  # rank 0 takes it for another one
     coordinator, told = start(process)
     address, token = coordinator.address, coordinator.token
-    with HeartbeatSender(1, range(2, 4), 0.1, address, token, process, []) as sender:
+    measure = lambda: 5 << 20  # noqa: E731
+    with HeartbeatSender(1, range(2, 4), 0.1, address, token, process, [], measure) as sender:
         seen = coordinator.roster.ranks[process]
         until(lambda: seen.members == [2, 3])
         assert seen.state == "inactive"
@@ -120,6 +121,7 @@ def test_heartbeats_report_what_the_loop_does(start, tmp_path):
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["state"], status["why"], status["rounds"]) == ("finished", "", 9)
     assert [rank["state"] for rank in status["ranks"]] == ["finished", "finished"]
+    assert [rank["used"] for rank in status["ranks"]] == [None, 5 << 20]
     assert (
         status["ranks"][0]["pid"] == os.getpid() and status["ranks"][1]["cores"] == 2 and not told
     )
@@ -210,6 +212,7 @@ def test_a_single_process_writes_its_status_and_why_it_stopped(tmp_path):
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["state"], status["why"]) == ("stopped", "lower the learning rates")
     (own,) = status["ranks"]
+    assert 10 << 20 < own["used"] < own["memory"]
     assert (own["state"], own["round"], own["members"], own["device"]) == (
         "processing",
         4,

@@ -146,8 +146,13 @@ def test_members_share_the_data_of_their_rank(toy_data, tmp_path, tiny):
     world = Pretended(counts=[1, 2, 3], sizes=[4, 2])
     shares = divide(config, toy_data, hosts, world)
     assert [len(share) for share in shares] == [0, 0, 19]
-    sizes, facts = gather_facts(config, toy_data, shares, hosts, world)
+    sizes, _, facts = gather_facts(config, toy_data, shares, hosts, world)
     assert sizes == [4, 2, 19] and facts.counts == [13, 7, 5]
+    tiny["strategy"]["weights"] = "distances"
+    world = Pretended(counts=[1, 2, 3], sizes=[4, 2], class_counts=[[1, 1, 2], [0, 1, 1]])
+    _, class_counts, _ = gather_facts(from_dict(tiny), toy_data, shares, hosts, world)
+    assert class_counts == [[1, 1, 2], [0, 1, 1], [12, 5, 2]]
+    del tiny["strategy"]["weights"]
     tiny["strategy"]["name"] = "class-parallel"
     shares = divide(from_dict(tiny), toy_data, hosts, world)
     assert shares[2].tolist() == [17, 18], "the images of its class"

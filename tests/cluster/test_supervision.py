@@ -9,6 +9,7 @@ import pytest
 from remuda import config
 from remuda.cluster import hosts, launcher, supervision
 from remuda.cluster.hosts import Host
+from remuda.cluster.job import resumed
 from remuda.errors import Interrupted, StoppedByFailure, UserError
 from tests.cluster.test_launcher import RULER, fake_mpirun, start  # noqa: F401
 
@@ -271,6 +272,13 @@ def test_the_arguments_of_a_restart(tmp_path, before, is_recorded, left, after):
     job = supervision.Job(arguments=words, num_ranks=2, folder=tmp_path)
     expected = after.replace("RUN", str(tmp_path)).split()
     assert supervision.restart_arguments(job, left, is_recorded) == expected
+
+
+def test_a_restart_trusts_the_code_that_the_job_has_named(tmp_path):
+    job = supervision.Job(arguments=["train", "a.toml"], num_ranks=2, folder=tmp_path, trust=True)
+    words = supervision.restart_arguments(job, [], is_recorded=True)
+    assert words == ["resume", str(tmp_path), "--trust"]
+    assert resumed(job).arguments == words
 
 
 def test_a_restart_without_hosts_uses_as_many_ranks_as_are_left(attempts, tmp_path, tiny):

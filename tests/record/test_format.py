@@ -30,7 +30,8 @@ GENERATOR_LOSSES = {
     3: [0.31401288509368896, 0.45061829686164856],
     4: [0.31472980976104736, 0.4500507414340973],
 }
-FID = 793.0069199668138  # of round 4, on 50 samples
+FID = 743.6164393004663  # of round 4, on 50 samples, against the two classes of the run
+NEW_NAME = "fid_50_train_lenet_2-classes"  # the older version compared with all classes
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def test_it_resumes_to_the_same_losses(folder):
     assert [checkpoint.round for checkpoint in record.checkpoints()] == [4]
     assert record.config.engine.on_failure == "move" and "on_loss" not in record.settings_text
     assert [score.round for score in record.scores()] == [2, 4]
+    assert [score.name for score in record.scores()] == ["fid_50_train_lenet", NEW_NAME]
     assert record.scores()[-1].value == pytest.approx(FID, rel=1e-3)
 
 
@@ -67,9 +69,10 @@ def test_it_samples_and_is_scored(folder):
     model = remuda.load(folder)
     assert model.round == 2 and model.sample(4, labels=1).shape == (4, 1, 8, 8)
     (value,) = remuda.score(folder, device="cpu", kinds="fid", samples=50)
-    old = Reader.open(folder).scores()
-    assert [score.round for score in old] == [2], "the new value replaces the old one"
-    assert value.value == pytest.approx(793.3043532286985, rel=1e-3)
+    old, new = Reader.open(folder).scores()
+    assert (old.round, old.name) == (2, "fid_50_train_lenet")
+    assert (new.round, new.name) == (2, NEW_NAME) and new.value == value.value
+    assert value.value == pytest.approx(743.8593410335416, rel=1e-3)
 
 
 def test_it_has_a_page_and_a_status(folder):

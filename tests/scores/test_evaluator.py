@@ -1,14 +1,20 @@
 """Check which scores the evaluator gives, their names, and their protocols."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from remuda.data import DataConfig, load
 from remuda.errors import UserError
+from remuda.scores import evaluator as evaluator_module
+from remuda.scores.base import Features
 from remuda.scores.config import ScoreConfig
-from remuda.scores.evaluator import Evaluator, protocol_name
+from remuda.scores.directions import direction
+from remuda.scores.evaluator import Evaluator, choose, protocol_name
+from remuda.scores.fid import frechet_distance
+from remuda.scores.gaussian import Gaussian
 from remuda.scores.reference import make_reference
 
 CPU = torch.device("cpu")
@@ -16,7 +22,9 @@ DIGITS = DataConfig(name="digits")
 
 
 def make(data=DIGITS, notify=lambda text: None, num_labels=None, classes=None, **settings):
-    return Evaluator(data, ScoreConfig(**settings), CPU, notify, num_labels, classes)
+    num_trained = settings.pop("num_trained", None)
+    config = ScoreConfig(**settings)
+    return Evaluator(data, config, CPU, notify, num_labels, classes, num_trained=num_trained)
 
 
 def by_kind(values):
@@ -143,6 +151,65 @@ def test_floors_do_not_depend_on_the_samples_classes(digits):
     assert part["tvd"].floor < 0.2 < 0.6 < part["tvd"].value
 
 
+def test_a_model_of_some_classes_is_compared_with_these_classes(digits):
+    """Real images of the first five digits reach the floor of their classes."""
+    few = digits.labels < 5
+    images, labels = digits.images[few], digits.labels[few]
+    evaluator = make(kinds="all", num_labels=5, num_trained=5, samples=len(images))
+    found = evaluator.score(images, labels, 0)
+    assert list(evaluator.names()) == [value.name for value in found]
+    assert all(value.name.endswith("_5-classes") for value in found)
+    values = by_kind(found)
+    assert values["fid"].name == f"fid_{len(images)}_train_lenet_5-classes"
+    for name, value in values.items():
+        if value.floor is not None:
+            assert value.value == pytest.approx(value.floor, rel=1e-6, abs=1e-9), name
+            assert value.floor_samples == len(images)
+    assert values["fid"].num_reference == int((load(DIGITS).labels < 5).sum())
+    assert 4.2 < values["digits-score"].value <= 5.2 and values["tvd"].value < 0.05
+    (whole,) = make(kinds="fid").score(images, None, 0)
+    assert whole.value > 10 * values["fid"].value
+    assert whole.reference_digest != values["fid"].reference_digest
+    assert whole.network_digest == values["fid"].network_digest
+
+
+def test_scores_of_some_classes_by_hand(digits, monkeypatch):
+    """With pixels as features, the FID of the first two digits is that of their own pixels."""
+    pixels = SimpleNamespace(name="pixels", digest="0" * 16, precision="fp32", has_head=False)
+    look = lambda images: Features(images.flatten(1).float(), None)  # noqa: E731
+    extractor = type("Pixels", (), {**vars(pixels), "__call__": lambda self, images: look(images)})
+    monkeypatch.setattr(evaluator_module, "find_extractor", lambda *_: extractor())
+    train = load(DIGITS)
+    real = Gaussian.of(train.images[train.labels < 2].flatten(1).float())
+    fake = Gaussian.of(digits.images[:100].flatten(1).float())
+    (fid,) = make(kinds="fid", num_labels=2, num_trained=2).score(digits.images[:100], None, 0)
+    assert fid.value == pytest.approx(frechet_distance(real, fake))
+    assert fid.name == "fid_100_train_pixels_2-classes"
+
+
+def test_a_conditional_model_draws_only_trained_classes(digits):
+    evaluator = make(kinds="class-kid", num_labels=10, num_trained=3)
+    assert evaluator.num_labels == 3
+    few = digits.labels < 3
+    (value,) = evaluator.score(digits.images[few], digits.labels[few], 0)
+    assert len(value.classes) == 3 and value.name.endswith("_lenet_3-classes")
+
+
+def test_all_classes_need_no_mention(digits):
+    for num_trained in (10, None):
+        (fid,) = make(kinds="fid", num_trained=num_trained).score(digits.images, None, 0)
+        assert fid.name == "fid_296_train_lenet" and fid.num_reference == 1501
+
+
+def test_modes_of_some_classes():
+    points = load(DataConfig(name="ring"), "test")
+    some = points.images[points.labels < 3][:1000]
+    found = make(DataConfig(name="ring"), num_trained=3).score(some, None, 0)
+    values = {value.name: value.value for value in found}
+    assert values["modes_1k_3-classes"] == 3 and values["mode-tvd_1k_3-classes"] < 0.05
+    assert values["high-quality_1k_3-classes"] > 0.95
+
+
 def test_a_class_without_samples_is_reported(digits):
     messages, known = [], digits.labels < 9
     evaluator = make(notify=messages.append, kinds="fid,class-kid", num_labels=10)
@@ -201,9 +268,54 @@ def test_a_name_states_the_protocol():
     assert protocol_name("fid", 10_000, "train", "inception") == "fid_10k_train_inception"
     assert protocol_name("mnist-score", 10_000, "", "lenet") == "mnist-score_10k_lenet"
     assert protocol_name("kid", 500, "test", "lenet") == "kid_500_test_lenet"
+    assert protocol_name("kid", 500, "test", "lenet", 5) == "kid_500_test_lenet_5-classes"
+    assert protocol_name("modes", 1000, "", "", 1) == "modes_1k_1-class"
 
 
 def test_a_limit_on_the_training_data_does_not_shrink_the_reference():
     evaluator = make(replace(DIGITS, limit=100), kinds="fid")
     (fid,) = evaluator.score(load(DIGITS, "test").images, None, 0)
     assert fid.num_reference == len(load(DIGITS).labels)
+
+
+@pytest.mark.parametrize("kinds, num_labels", [("all", 10), ("all", 0), ("auto", 10)])
+def test_all_names_are_known_before_the_first_score(digits, kinds, num_labels):
+    evaluator = make(kinds=kinds, num_labels=num_labels, samples=296)
+    labels = digits.labels if num_labels else None
+    found = [value.name for value in evaluator.score(digits.images, labels, 0)]
+    assert list(evaluator.names()) == found
+    assert all(map(direction, found))
+
+
+def test_all_names_of_points_are_known():
+    evaluator = make(DataConfig(name="ring"), samples=1000)
+    values = evaluator.score(load(DataConfig(name="ring")).images[:1000], None, 0)
+    assert list(evaluator.names()) == [value.name for value in values]
+
+
+NAMES = dict.fromkeys(
+    ["fid_10k_train_lenet", "class-fid_10k_train_lenet", "class-kid_10k_train_lenet"], "↓"
+)
+
+
+@pytest.mark.parametrize("wanted", ["f", "fid", "fid_10k", "fid_10k_train_lenet"])
+def test_the_beginning_of_a_name_chooses_a_score(wanted):
+    assert choose(wanted, NAMES) == "fid_10k_train_lenet"
+
+
+@pytest.mark.parametrize(
+    "wanted, sentence",
+    [
+        ("class", r"fits several scores: choose one of class-fid_10k\S+, class-kid_10k\S+$"),
+        ("fid_50k", r"among the scores of this run.*for example fid_10k_train_lenet, or change"),
+        ("clas-kid", r"for example class-kid_10k_train_lenet, or change scores\.kinds"),
+    ],
+)
+def test_an_unclear_name_raises(wanted, sentence):
+    with pytest.raises(UserError, match=sentence):
+        choose(wanted, NAMES)
+
+
+def test_a_score_without_a_known_direction_raises():
+    with pytest.raises(UserError, match="not known whether higher or lower values of mine_10k"):
+        choose("mine", {"mine_10k": ""})

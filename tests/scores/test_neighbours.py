@@ -78,3 +78,14 @@ def test_invalid_input_is_an_error():
     ]:
         with pytest.raises(UserError, match=match):
             copying(*args)
+
+
+def test_training_images_may_be_bytes_and_are_compared_in_parts(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (300, 1, 4, 4), generator=generator, dtype=torch.uint8)
+    training, held_out = images[:180], pixels(images[180:])
+    fake = torch.cat([pixels(training[:7]), held_out[:30] + 0.01])
+    expected = copying(fake, held_out, pixels(training))
+    monkeypatch.setattr("remuda.scores.neighbours._PART", 50)
+    assert copying(fake, held_out, training) == expected
+    assert expected.fraction >= 7 / 37

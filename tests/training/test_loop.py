@@ -185,7 +185,7 @@ def test_ranks_meet_at_a_round_that_all_have_computed(start, other, reached, fol
     driver = start()
     driver.run_until(Phase.RECORD, after=1)  # round 2 is computed, but not recorded
     recorded, computed = other
-    driver.communicator.others = [[recorded, False, True, computed]]
+    driver.communicator.others = [[recorded, False, True, computed, False]]
     driver.training = replace(driver.training, phase=Phase.MEET)
     driver.advance()
     assert (driver.reached, driver.training.phase) == (reached, following)

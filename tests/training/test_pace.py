@@ -38,7 +38,7 @@ def test_a_short_limit_holds_from_the_start():
 @pytest.mark.parametrize("every, due", [(0, [7]), (3, [3, 6, 7]), (1, [1, 2, 3, 4, 5, 6, 7])])
 def test_the_last_round_always_gets_a_checkpoint(every, due):
     config = from_dict({"run": {"rounds": 7, "checkpoint_every": every}})
-    assert [t for t in range(1, 8) if is_due_by_rounds(t, config)] == due
+    assert [t for t in range(1, 8) if is_due_by_rounds(t, config, t == 7)] == due
 
 
 def test_the_number_of_checkpoints_of_a_run():
@@ -80,4 +80,16 @@ def test_impossible_settings_are_refused(setting, sentence):
 )
 def test_all_ranks_decide_alike_from_the_largest_number(votes, is_saved):
     """Rank 0 says whether a checkpoint is due; every rank says whether it is busy."""
-    assert decide(max(vote(9, *each) for each in votes)) == (9, is_saved)
+    assert decide(max(vote(9, *each) for each in votes)) == (9, is_saved, False)
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_all_ranks_know_that_the_run_is_over_from_the_largest_number(is_busy):
+    root, other = vote(9, False, True, is_over=True), vote(9, is_busy, False)
+    assert decide(max(root, other)).is_over and not decide(other).is_over
+
+
+def test_a_run_that_keeps_its_best_checkpoint_saves_every_scored_round():
+    values = {"run": {"rounds": 7, "keep_best": "fid"}, "scores": {"every": 3}}
+    config = from_dict(values)
+    assert [t for t in range(1, 8) if is_due_by_rounds(t, config, t == 7)] == [3, 6, 7]

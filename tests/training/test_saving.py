@@ -221,6 +221,12 @@ def test_the_rows_that_members_continue_with(tiny):
     lost = config.from_dict(config.override(tiny, ["run.members=3", "run.lost=[1]"]))
     after = assemble(lost)
     assert after.source_rows([0, 1, 2, 3]) == [0, 2, 3], "the others keep their rows"
+    fewer = config.from_dict(config.override(tiny, ["run.members=3"]))
+    assert assemble(fewer).source_rows([0, 1, 2, 3]) == [0, 1, 2], "the last members leave"
+    crashing = config.override(tiny, ["run.members=3", "strategy.name=md-gan"])
+    crashing["strategy"]["lose_every"] = 1
+    with pytest.raises(UserError, match=r"lose_every.*leave run\.members as it was"):
+        assemble(config.from_dict(crashing)).source_rows([0, 1, 2, 3])
     tiny["strategy"]["name"] = "class-parallel"  # four members
     with pytest.raises(UserError, match=r"leave run\.members as it was"):
         assemble(config.from_dict(tiny)).source_rows([0, 1, 2, 3, 4])

@@ -59,7 +59,7 @@ def train_classifier(
     recipe: Recipe = RECIPE,
 ) -> Classifier:
     """Train a classifier; the same data, seed, machine and device give bit-identical weights."""
-    _check(train)
+    check_classes(train)
     network = LeNet(train.shape, len(train.classes), recipe)
     fit(network, train, recipe, seed, device)
     accuracy = None
@@ -84,7 +84,7 @@ def find_classifier(
     starts and ends, and when a file cannot be used or written.
     """
     train = load(replace(config, limit=0))
-    _check(train)
+    check_classes(train)
     stamp = files.Stamp(
         name=classifier_name(train.name),
         data=tensor_digest({"images": train.images, "labels": train.labels}),
@@ -115,7 +115,7 @@ def _load_test_split(config: DataConfig, name: str, notify: Notify) -> Dataset |
     try:
         return load(replace(config, limit=0), "test")
     except UserError as error:
-        if not config.name.startswith(FOLDER):  # only a folder may lack a test split
+        if not config.is_images:  # only a folder may lack a test split
             raise
         notify(f"the accuracy of {name} is unknown: {error}")
         return None
@@ -160,7 +160,8 @@ def classifier_name(dataset_name: str) -> str:
     return "lenet-" + (re.sub(r"[^A-Za-z0-9.]+", "-", dataset_name).strip("-") or "folder")
 
 
-def _check(train: Dataset) -> None:
+def check_classes(train: Dataset) -> None:
+    """Raise if the classifier cannot be trained on these data."""
     name = train.name
     if train.images.dtype != torch.uint8:
         raise UserError(

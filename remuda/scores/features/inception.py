@@ -14,7 +14,8 @@ from remuda.errors import UserError
 from remuda.scores.base import FeatureExtractor, Features
 from remuda.scores.features import inception_files
 from remuda.scores.features.inception_layers import SIZE
-from remuda.scores.precision import full_float32
+from remuda.scores.features.layers import product
+from remuda.system import progress
 
 _BATCH = {"cpu": 50, "cuda": 500}  # images per forward pass
 
@@ -27,7 +28,7 @@ class Inception(FeatureExtractor):
 
     def __init__(self, weights: inception_files.Weights, device: torch.device):
         self.digest = weights.digest
-        self._device = device
+        self.device = device
         # On a CPU, the channels-last layout reduces the time by a third.
         self._layout = torch.channels_last if device.type == "cpu" else torch.contiguous_format
         network: nn.Module = weights.network.to(device)
@@ -39,18 +40,19 @@ class Inception(FeatureExtractor):
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Features:
         _check(images)
-        batches = images.split(_BATCH[self._device.type])
-        with full_float32(self._device):
-            values = torch.cat([self._extract(batch) for batch in batches])
-            if self._head is None:
-                return Features(values, None)
-            return Features(values, (values @ self._head.T).softmax(dim=1))
+        batches = images.split(_BATCH[self.device.type])
+        values = torch.cat(list(map(self._extract, batches)))
+        if self._head is None:
+            return Features(values, None)
+        return Features(values, product(values, self._head.T).softmax(dim=1))
 
     def _extract(self, images: Tensor) -> Tensor:
-        pixels = images.to(self._device).to(torch.float32) / 255.0
+        pixels = images.to(self.device).to(torch.float32) / 255.0
         pixels = F.interpolate(pixels, size=(SIZE, SIZE), mode="bilinear", align_corners=False)
         pixels = pixels * 2.0 - 1.0
-        return self._network(pixels.contiguous(memory_format=self._layout))
+        features = self._network(pixels.contiguous(memory_format=self._layout))
+        progress.step(len(images))
+        return features
 
 
 def find_inception(data_path: str, device: torch.device, *, needs_head: bool = False) -> Inception:

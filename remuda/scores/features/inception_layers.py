@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from remuda.scores.features.layers import Convolution
+
 NUM_FEATURES = 2048
 NUM_CLASSES = 1008
 SIZE = 299  # pixels per side of the network's input
@@ -47,7 +49,7 @@ class Layer(nn.Module):
     ):
         super().__init__()
         self.names = names
-        self.conv = nn.Conv2d(num_in, num_out, kernel, stride, padding)
+        self.conv = Convolution(num_in, num_out, kernel, stride, padding)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.conv(x), inplace=True)

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from remuda.data.datasets import Dataset
 from remuda.data.images import to_unit
 from remuda.scores.digests import text_digest
+from remuda.scores.features.layers import Convolution, Linear
 from remuda.scores.precision import full_float32, one_thread
+from remuda.system import progress
 from remuda.tensors import random
 
 _BATCH = 2000  # images per forward pass without gradients
@@ -58,12 +60,12 @@ class LeNet(nn.Module):
         padding = recipe.kernel // 2
         # Add at least two convolutions, and more until at most 8 x 8 pixels are left.
         while len(layers) < 2 * 3 or max(height, width) > 8:
-            conv = nn.Conv2d(num_in, num_out, recipe.kernel, padding=padding, device="meta")
+            conv = Convolution(num_in, num_out, recipe.kernel, padding=padding, device="meta")
             layers += [conv, nn.ReLU(), nn.MaxPool2d(2)]
             num_in, num_out, height, width = num_out, 2 * num_out, height // 2, width // 2
-        hidden = nn.Linear(num_in * height * width, recipe.num_features, device="meta")
+        hidden = Linear(num_in * height * width, recipe.num_features, device="meta")
         self.body = nn.Sequential(*layers, nn.Flatten(), hidden, nn.ReLU())
-        self.head = nn.Linear(recipe.num_features, num_classes, device="meta")
+        self.head = Linear(recipe.num_features, num_classes, device="meta")
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         features = self.body(images)
@@ -86,18 +88,23 @@ def initialize(network: LeNet, seed: int, device: torch.device) -> None:
 def fit(network: LeNet, train: Dataset, recipe: Recipe, seed: int, device: torch.device) -> None:
     """Train the network, starting from initial weights drawn with the seed."""
     initialize(network, seed, device)
-    images, labels = train.images.to(device), train.labels.to(device)
+    # Images on disk stay there; only the batches are copied to the device.
+    images = train.images if train.file is not None else train.images.to(device)
+    labels = train.labels.to(device)
     batches = _batches(len(labels), recipe, seed).to(device)
     shifts = _shifts(train, recipe, seed)
     optimizer = torch.optim.Adam(network.parameters())
-    with full_float32(device), one_thread(device), torch.enable_grad():
+    shown = progress.tracked("training the classifier", recipe.num_steps, "steps")
+    with full_float32(device), one_thread(device), torch.enable_grad(), shown:
         for step in range(recipe.num_steps):
             optimizer.param_groups[0]["lr"] = recipe.rate(step)
-            _, logits = network(_shifted(to_unit(images[batches[step]]), *shifts[step]))
+            real = images[batches[step].to(images.device)].to(device)
+            _, logits = network(_shifted(to_unit(real), *shifts[step]))
             loss = F.cross_entropy(logits, labels[batches[step]])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            progress.step()
     network.requires_grad_(False)
 
 
@@ -134,7 +141,9 @@ def _shifted(images: Tensor, down: int, right: int) -> Tensor:
 @torch.no_grad()
 def extract(network: LeNet, images: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return features and logits of any number of uint8 images."""
-    with full_float32(device):
-        pairs = [network(to_unit(batch.to(device))) for batch in images.split(_BATCH)]
+    pairs = []
+    for batch in images.split(_BATCH):
+        pairs.append(network(to_unit(batch.to(device))))
+        progress.step(len(batch))
     features, logits = zip(*pairs, strict=True)
     return torch.cat(features), torch.cat(logits)
