@@ -1,1 +1,1 @@
-"""Reports for people: the page of a run, comparisons of runs, the status of a run."""
+"""Reports for people: pages of runs and of folders of runs, comparisons, the status of runs."""

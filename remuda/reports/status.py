@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from remuda.record import endings
 from remuda.record.files import Line
 from remuda.record.reader import Reader
 from remuda.record.rounds import describe
 from remuda.record.scores import Score
+from remuda.record.trackers import Tracked
+from remuda.system import look
 from remuda.system.processes import Process
 from remuda.system.text import count, duration
 
@@ -39,8 +42,10 @@ class Status:
     rounds: int  # to train
     recent: list[Line]  # the last lines of rounds.jsonl
     scores: list[Score]  # of the last scored round
+    best: Score | None  # of the best checkpoint, if the run keeps one
     ranks: list[dict[str, Any]]  # as in status.json
     failures: list[Line]  # as in failures.jsonl
+    trackers: dict[str, Tracked] = field(default_factory=dict)  # as in trackers.json
 
     @property
     def reached(self) -> int:
@@ -55,10 +60,10 @@ def read(folder: Path, now: datetime | None = None) -> Status:
     recent = reader.last_rounds(RECENT)
     if written is None:
         rounds, ranks = reader.setting("run", "rounds"), []
-        state, remarks = _guess(recent, rounds)
+        state, remarks = guess_state(recent[-1]["round"] if recent else 0, rounds)
     else:
         rounds, ranks = written["rounds"], written["ranks"]
-        state, remarks = _state(written, now or datetime.now(UTC))
+        state, remarks = state_of(written, now or datetime.now(UTC))
     scores = reader.scores()
     return Status(
         folder=folder,
@@ -67,12 +72,14 @@ def read(folder: Path, now: datetime | None = None) -> Status:
         rounds=rounds,
         recent=recent,
         scores=[score for score in scores if score.round == scores[-1].round],
+        best=reader.best(),
         ranks=ranks,
         failures=reader.failures(),
+        trackers=reader.trackers(),
     )
 
 
-def _state(written: dict[str, Any], now: datetime) -> tuple[str, list[str]]:
+def state_of(written: dict[str, Any], now: datetime) -> tuple[str, list[str]]:
     """Return the state, and remarks about it. A killed run cannot record its own end.
 
     A run on this machine counts as killed if its process has ended. A run on another machine
@@ -95,9 +102,9 @@ def _state(written: dict[str, Any], now: datetime) -> tuple[str, list[str]]:
     return "running", []
 
 
-def _guess(recent: list[Line], rounds: int) -> tuple[str, list[str]]:
+def guess_state(reached: int, rounds: int) -> tuple[str, list[str]]:
     """Guess the state of a run that has no status.json; return it with remarks."""
-    if recent and recent[-1]["round"] >= rounds:
+    if reached >= rounds:
         return "finished", []
     return "not known", [
         "the run has no status.json: training has not started, or an older version trained it"
@@ -146,12 +153,16 @@ def _lines(status: Status) -> Iterator[str]:
     if status.scores:
         values = ", ".join(f"{score.name} {score.value:.4g}" for score in status.scores)
         yield f"scores of round {status.scores[0].round:,}: {values}"
+    if status.best is not None:
+        yield f"best checkpoint: {endings.describe(status.best)}"
+    for name, entry in status.trackers.items():
+        yield f"{name}: {entry.place}, up to round {entry.rounds:,}"
 
 
 def _table(status: Status) -> Table:
     titles = ("rank", "host", "process", "device", "members", "speed", "state", "round")
     titles = (*titles, "last seen", "")
-    table = Table(*titles, box=None, pad_edge=False)
+    table = look.table(*titles)
     for rank in status.ranks:
         cells = [str(rank[name]) for name in ("rank", "host", "pid", "device")]
         cells += [_spans(rank["members"]), _speed(rank.get("speed"))]

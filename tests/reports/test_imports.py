@@ -8,7 +8,14 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["remuda.record", "remuda.record.reader", "remuda.reports.page", "remuda.reports.status"],
+    [
+        "remuda.record",
+        "remuda.record.reader",
+        "remuda.reports.index.terminal",
+        "remuda.reports.page.payload",
+        "remuda.reports.status",
+        "remuda.reports.watch.server",
+    ],
 )
 def test_no_torch(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

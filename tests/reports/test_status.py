@@ -11,11 +11,13 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import torch
 from rich.console import Console
 
 import remuda
 from remuda import config
 from remuda.errors import UserError
+from remuda.record.checkpoints import Leaves, save
 from remuda.reports import status
 from remuda.system.processes import birth
 from tests.reports.page.records import score_line
@@ -87,6 +89,16 @@ def test_the_last_scores(folder):
     scores = [(2, "fid", 9.0), (4, "fid", 7.25), (4, "kid", 0.01), (4, "fid", 7.125)]
     write_lines(folder / "scores.jsonl", *(score_line(*score) for score in scores))
     assert shown(folder)[2] == "scores of round 4: fid 7.125, kid 0.01"
+
+
+def test_the_best_checkpoint(folder):
+    values = {"run": {"rounds": 100, "keep_best": "fid"}, "scores": {"every": 2}}
+    (folder / "config.toml").write_text(config.to_toml(config.from_dict(values)))
+    scores = [(2, "fid", 7.0), (4, "fid", 9.0)]
+    write_lines(folder / "scores.jsonl", *(score_line(*score) for score in scores))
+    assert shown(folder)[3:] == [], "it has no checkpoint"
+    save(folder / "checkpoints", 2, Leaves({"x": torch.zeros(3, 2)}, {}), 3, range(3))
+    assert shown(folder)[3] == "best checkpoint: round 2, fid 7"
 
 
 @pytest.mark.parametrize(

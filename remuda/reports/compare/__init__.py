@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remuda.errors import UserError
-from remuda.reports.compare import groups, runs
+from remuda.reports.compare import groups, page, runs, tables
 from remuda.reports.compare.columns import Column, columns
 from remuda.reports.compare.groups import Group
 from remuda.reports.compare.notes import notes
-from remuda.reports.compare.tables import FORMATS
 
-__all__ = ["FORMATS", "Column", "Comparison", "Group", "compare"]
+__all__ = ["ENDINGS", "FORMATS", "Column", "Comparison", "Group", "compare", "compare_runs"]
+
+FORMATS = {**tables.FORMATS, "html": page.as_html}
+# The formats of files whose names end like this; others are text.
+ENDINGS = {".csv": "csv", ".md": "markdown", ".tex": "latex", ".html": "html", ".htm": "html"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,10 @@ class Comparison:
     notes: list[str]
 
     def render(self, format: str = "text") -> str:
-        """Return the table and its notes as text; CSV has no notes."""
+        """Return the table and its notes as text, or a page with curves and samples.
+
+        CSV has no notes.
+        """
         if format not in FORMATS:
             raise UserError(f"--format {format} is unknown: choose from {', '.join(FORMATS)}")
         return FORMATS[format](self.groups, self.columns, self.notes)
@@ -38,7 +44,11 @@ def compare(folders: Sequence[Path | str], round: int | None = None) -> Comparis
     A folder of runs stands for every run in it.
     """
     paths = runs.expand([Path(folder) for folder in folders])
-    found = [runs.read(path, round) for path in paths]
+    return compare_runs([runs.read(path, round) for path in paths], round)
+
+
+def compare_runs(found: list[runs.Run], round: int | None = None) -> Comparison:
+    """Compare runs that were read up to a given round, or completely."""
     if not found:
         raise UserError("nothing to compare: name the folder of at least one run")
     if round is not None and not any(run.scores for run in found):

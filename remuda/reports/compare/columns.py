@@ -9,25 +9,8 @@ from remuda.record.scores import Score
 from remuda.reports.compare.groups import Group
 from remuda.reports.compare.runs import Run
 from remuda.reports.compare.significance import MIN_REPEATS, mann_whitney
+from remuda.scores.directions import LOWER, direction
 
-LOWER, HIGHER = "↓", "↑"  # the better direction
-DIRECTIONS = {
-    "fid": LOWER,
-    "kid": LOWER,
-    "tvd": LOWER,
-    "is": HIGHER,
-    "precision": HIGHER,
-    "recall": HIGHER,
-    "density": HIGHER,
-    "coverage": HIGHER,
-    "modes": HIGHER,
-    "high-quality": HIGHER,
-    "mode-tvd": LOWER,
-    "class-fid": LOWER,
-    "class-kid": LOWER,
-    "diversity": HIGHER,
-    "copying": LOWER,
-}
 # Values share a column only if these fields are equal too, because the name of a score does not
 # describe its protocol completely.
 PROTOCOL = (
@@ -51,7 +34,8 @@ class Summary:
     spread: float | None
     over_seeds: bool  # false: the spread is over splits or subsets of one run's images
     values: list[float]
-    round: int
+    round: int  # the last one of the group
+    rounds: list[int]  # the round of each value; different only if runs ended early
     lacking: list[Path]  # runs of the group that have no such score in this round
     precisions: set[str]
     p: float | None = None  # p-value of the test against the first group
@@ -65,12 +49,21 @@ class Column:
     label: str  # the name, with the protocol if several columns have this name
     cells: list[Summary | None]  # one per group
     floors: list[list[float]]  # for each group, its runs' scores of real images
+    protocol: Protocol  # the values of PROTOCOL
+    better: str = ""  # of a user's score: "lower" or "higher"
 
     @property
     def direction(self) -> str:
         """The better direction, ↓ or ↑; "" if neither is better."""
-        kind = self.name.split("_")[0]
-        return HIGHER if kind.endswith("-score") else DIRECTIONS.get(kind, "")
+        return direction(self.name, self.better)
+
+    def history(self, run: Run) -> list[Score]:
+        """Return all values of a run that belong to this column, in the order of their rounds."""
+        return [
+            score
+            for score in run.history
+            if score.name == self.name and _protocol(score) == self.protocol
+        ]
 
     @property
     def all_floors(self) -> list[float]:
@@ -107,18 +100,27 @@ def _column(name: str, protocol: Protocol, label: str, groups: list[Group]) -> C
             cells[i] = replace(cell, p=mann_whitney(first.values, cell.values))
     floors: list[list[float]] = []
     for group, cell in zip(groups, cells, strict=True):
-        found = [_find(run, name, protocol, cell.round) for run in group.runs] if cell else []
+        found = [_last(run, name, protocol, cell.round) for run in group.runs] if cell else []
         floors.append([score.floor for score in found if score and score.floor is not None])
-    return Column(name=name, label=label, cells=cells, floors=floors)
+    scores = (
+        score for group in groups for run in group.runs for _, score in _all(run, name, protocol)
+    )
+    better = next((score.better for score in scores if score.better), "")
+    return Column(
+        name=name, label=label, cells=cells, floors=floors, protocol=protocol, better=better
+    )
 
 
 def _summary(group: Group, name: str, protocol: Protocol) -> Summary | None:
-    """Summarise the last round in which any run of the group has this score."""
+    """Summarise the last round in which any run of the group has this score.
+
+    Runs that ended early, for example after equal times, count with their own last scored rounds.
+    """
     rounds = [t for run in group.runs for t, _ in _all(run, name, protocol)]
     if not rounds:
         return None
     last = max(rounds)
-    found = [(run, _find(run, name, protocol, last)) for run in group.runs]
+    found = [(run, _last(run, name, protocol, last)) for run in group.runs]
     scores = [score for _, score in found if score is not None]
     values = [score.value for score in scores]
     several = len(values) > 1
@@ -128,6 +130,7 @@ def _summary(group: Group, name: str, protocol: Protocol) -> Summary | None:
         over_seeds=several,
         values=values,
         round=last,
+        rounds=[score.round for score in scores],
         lacking=[run.folder for run, score in found if score is None],
         precisions={score.precision for score in scores},
     )
@@ -139,8 +142,11 @@ def _all(run: Run, name: str, protocol: Protocol) -> Iterator[tuple[int, Score]]
             yield t, score
 
 
-def _find(run: Run, name: str, protocol: Protocol, t: int) -> Score | None:
-    score = run.scores.get((t, name))
+def _last(run: Run, name: str, protocol: Protocol, last: int) -> Score | None:
+    """Return the score of the group's last round; of a run that ended early, of its own last."""
+    if run.ending is not None:
+        last = max((t for t, _ in _all(run, name, protocol)), default=last)
+    score = run.scores.get((last, name))
     return score if score is not None and _protocol(score) == protocol else None
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remuda.config import RunConfig, to_dict
 from remuda.errors import UserError
 from remuda.reports.compare.runs import Run
 
@@ -22,8 +21,10 @@ IGNORED = {
     "run.checkpoint_every",
     "run.checkpoint_minutes",
     "run.keep_checkpoints",
+    "run.keep_best",
     "run.sample_every",
-    "run.tensorboard",
+    "run.tensorboard",  # the old name of run.trackers
+    "run.trackers",
 }
 CONTENT = "data.content"  # not a setting, but the facts in data.json
 
@@ -44,10 +45,13 @@ class Group:
         return self.settings["strategy.name"]
 
 
-def settings(config: RunConfig) -> Settings:
-    """Return every setting that changes the result as {"section.key": value}, without the seed."""
+def relevant(settings: Settings) -> Settings:
+    """Return every setting that changes the result as {"section.key": value}, without the seed.
+
+    The settings are those of ``Record.comparable``.
+    """
     found = {}
-    for section, values in to_dict(config).items():
+    for section, values in settings.items():
         if section not in IGNORED:
             found.update({f"{section}.{key}": value for key, value in values.items()})
     return {key: value for key, value in found.items() if key not in IGNORED}
@@ -59,16 +63,18 @@ def group(runs: list[Run]) -> list[Group]:
     for run in runs:
         # Compare the actual number of members, whether the user or the strategy chose it.
         content = content_of(run), run.facts.classes, run.facts.counts
-        known = settings(run.config) | {"run.members": run.num_members, CONTENT: content}
+        members, seed = run.settings["run"]["members"], run.settings["run"]["seed"]
+        known = relevant(run.settings)
+        known |= {"run.members": members or run.num_members, CONTENT: content}
         same = next((one for one in groups if one.settings == known), None)
         if same is None:
             groups.append(Group(name="", runs=[run], settings=known))
             continue
         for other in same.runs:
-            if other.config.run.seed == run.config.run.seed:
+            if other.settings["run"]["seed"] == seed:
                 raise UserError(
                     f"{other.folder} and {run.folder} have the same settings and the same seed "
-                    f"{run.config.run.seed}, so they are not repeats: leave one out"
+                    f"{seed}, so they are not repeats: leave one out"
                 )
         same.runs.append(run)
     return [replace(one, name=name) for one, name in zip(groups, _names(groups), strict=True)]

@@ -18,7 +18,7 @@ def notes(groups: list[Group], columns: list[Column], last_round: int | None) ->
         *_different_rounds(groups, columns),
         *_unfinished(groups, last_round),
         *_different_data(groups),
-        *_different_settings(groups),
+        *different_settings(groups),
         *_different_machines(groups),
     ]
 
@@ -94,7 +94,8 @@ def _different_rounds(groups: list[Group], columns: list[Column]) -> list[str]:
                 continue
             what, t = f"{column.label} of {group.name}", cell.round
             scored = [run for run in group.runs if run.folder not in cell.lacking]
-            if any(run.num_rounds != t for run in scored):
+            lasts = zip(scored, cell.rounds, strict=True)
+            if any(run.num_rounds != last for run, last in lasts):
                 found.append(f"{what}: after round {t}, not the last one trained.")
             if cell.lacking:
                 names = ", ".join(str(folder) for folder in cell.lacking)
@@ -106,9 +107,11 @@ def _different_rounds(groups: list[Group], columns: list[Column]) -> list[str]:
 def _unfinished(groups: list[Group], last_round: int | None) -> list[str]:
     found = []
     for run in (run for group in groups for run in group.runs):
-        wanted = min(run.config.run.rounds, last_round or run.config.run.rounds)
+        rounds = run.settings["run"]["rounds"]
+        wanted = min(rounds, last_round or rounds)
         if run.num_rounds < wanted:
-            found.append(f"{run.folder}: reached round {run.num_rounds} of {wanted}.")
+            end = "" if run.ending is None else f", {run.ending.why}"
+            found.append(f"{run.folder}: reached round {run.num_rounds} of {wanted}{end}.")
     return found
 
 
@@ -119,7 +122,7 @@ def _different_data(groups: list[Group]) -> list[str]:
     return [f"The runs were trained on different data ({listed})."]
 
 
-def _different_settings(groups: list[Group]) -> list[str]:
+def different_settings(groups: list[Group]) -> list[str]:
     """List all differing settings that columns do not show, because any may affect a score."""
     keys = [key for key in differing(groups) if key not in SHOWN]
     found = []
@@ -140,7 +143,7 @@ def _different_machines(groups: list[Group]) -> list[str]:
     devices = sorted({run.device for run in runs if run.device})
     if len(devices) > 1:
         found.append(f"Seconds were measured on different devices ({', '.join(devices)}).")
-    precisions = sorted({run.config.engine.precision for run in runs})
+    precisions = sorted({run.settings["engine"]["precision"] for run in runs})
     if len(precisions) > 1:
         listed = ", ".join(precisions)
         found.append(f"engine.precision differs ({listed}), possibly within groups.")

@@ -109,11 +109,11 @@ FORMATS: dict[str, Callable[[list[Group], list[Column], list[str]], str]] = {
 
 def _grid(groups: list[Group], columns: list[Column], style: Callable[[Cell], str]) -> Grid:
     """Return one row per group; if the rows are too wide, use columns where that is narrower."""
-    cells = _cells(groups, columns)
-    transposed = [list(row) for row in zip(*cells, strict=True)]
-    texts = ([[_plain(cell) for cell in row] for row in table] for table in (cells, transposed))
+    table = cells(groups, columns)
+    transposed = [list(row) for row in zip(*table, strict=True)]
+    texts = ([[_plain(cell) for cell in row] for row in rows] for rows in (table, transposed))
     width, other = map(_width, texts)
-    chosen = transposed if width > max(WIDTH, other) else cells
+    chosen = transposed if width > max(WIDTH, other) else table
     return [[style(cell) for cell in row] for row in chosen]
 
 
@@ -121,7 +121,8 @@ def _plain(cell: Cell) -> str:
     return f"{cell.text}{' *' if cell.is_best else ''}{cell.tail}"
 
 
-def _cells(groups: list[Group], columns: list[Column]) -> list[list[Cell]]:
+def cells(groups: list[Group], columns: list[Column]) -> list[list[Cell]]:
+    """Return the table: a header, one row per group, and one for real images if it is known."""
     header = [Cell(text) for text in ["name", *FACTS]]
     rows = [[Cell(text) for text in [group.name, *_facts(group, _readable)]] for group in groups]
     floor = [Cell("real images"), *[Cell(MISSING)] * len(FACTS)]

@@ -2,6 +2,7 @@
 
 import statistics
 
+from remuda.record.endings import describe
 from remuda.reports.page.run import Run
 from remuda.system.text import duration
 
@@ -10,22 +11,29 @@ UNKNOWN = "not known yet"
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """Return the names and values of the facts in the order of the page."""
+    end = [("ended early", run.ending.why)] if run.ending is not None else []
+    best = [("best checkpoint", describe(run.best))] if run.best is not None else []
     return [
         ("strategy", run.strategy),
         ("data", _data(run)),
         ("members", _members(run)),
-        ("rounds", f"{run.reached:,} of {run.setting('run', 'rounds'):,}"),
+        ("rounds", f"{run.reached:,} of {run.planned:,}"),
+        *end,
+        *best,
         ("images seen", f"{run.rounds.last.get('images', 0):,}"),
         ("time trained", duration(run.rounds.seconds)),
         ("images/s, median", _speed(run)),
         ("device", _device(run)),
+        *((name, entry.place) for name, entry in run.trackers.items()),
     ]
 
 
 def _members(run: Run) -> str:
-    lost = len(run.settings.get("run", {}).get("lost", []))
-    if lost:  # run.members counts the remaining members
-        return f"{run.setting('run', 'members') + lost:,}, {lost:,} of them lost"
+    lost = len(run.section("run").get("lost", []))
+    if lost:  # run.members or strategy.discriminators counts the remaining members
+        discriminators = run.section("strategy").get("discriminators", 0)
+        remaining = discriminators or run.setting("run", "members")
+        return f"{remaining + lost:,}, {lost:,} of them lost"
     return f"{run.num_members:,}" if run.num_members else UNKNOWN
 
 
@@ -41,7 +49,9 @@ def _data(run: Run) -> str:
 
 
 def _speed(run: Run) -> str:
-    return f"{statistics.median(run.rounds.speeds):,.0f}" if run.rounds.speeds else UNKNOWN
+    speeds = run.rounds.curves.axis("speed")
+    known = [speed for speed in speeds if speed is not None]
+    return f"{statistics.median(known):,.0f}" if known else UNKNOWN
 
 
 def _device(run: Run) -> str:

@@ -1,15 +1,12 @@
 """Compare the times of a strategy's routines with table IV and figure 4 of the cellular paper."""
 
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from remuda.errors import UserError
-from remuda.reports.page import plots
 from remuda.reports.page.run import Run, read
 from remuda.system.text import count
 
@@ -23,6 +20,7 @@ PAPER: Mapping[str, tuple[float, float]] = {
     "mutate": (25.6, 17.9),
 }
 PAPER_OVERALL = 509.6, 97.9  # as printed; the sum of the first column is 509.7
+COLOUR = "#3f8fd8"
 PAPER_COLOUR, PAPER_PALE = "#c8622d", "#e3b094"
 
 
@@ -124,41 +122,19 @@ def of_run(run: Run) -> Profile | None:
     )
 
 
-def section(run: Run) -> str:
-    """Return the page's section; "" if the strategy reports no routines."""
-    found = of_run(run)
-    if found is None:
-        return ""
-    notes = escape(" ".join(found.notes()))
-    return f"""<section>
-<h2>Where the time went</h2>
-<div class="panels"><figure>{_svg(found)}</figure></div>
-<p class="soft">Left: this run. Right: table IV of the cellular paper. {notes}</p>
-</section>"""
-
-
 def draw(found: Profile, path: Path) -> None:
-    """Draw the figure of the page to a PNG file."""
-    _figure(found, "black").savefig(path, format="png", dpi=150)
+    """Draw the profile and the paper's to a PNG file."""
+    _figure(found).savefig(path, format="png", dpi=150)
 
 
-def _svg(found: Profile) -> str:
-    import matplotlib
-
-    with matplotlib.rc_context(plots.style("routines")):
-        buffer, figure = io.StringIO(), _figure(found, plots.INK)
-        figure.savefig(buffer, format="svg", transparent=True, metadata=plots.NO_METADATA)
-    return plots.inline(buffer.getvalue())
-
-
-def _figure(found: Profile, ink: str) -> Any:
+def _figure(found: Profile) -> Any:
     """Draw two panels with separate axes, because the times differ by orders of magnitude."""
     from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
 
     figure = Figure(figsize=(8.4, 2.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     names = list(found.seconds)
-    left.barh(names, [found.seconds[name] / found.num_rounds for name in names], color=plots.COLOUR)
+    left.barh(names, [found.seconds[name] / found.num_rounds for name in names], color=COLOUR)
     left.set_xlabel(f"seconds per iteration, {count(found.num_cells, 'cell')}")
     for i, (shift, colour) in enumerate(((-0.2, PAPER_COLOUR), (0.2, PAPER_PALE))):
         places = [place + shift for place in range(len(PAPER))]
@@ -170,7 +146,7 @@ def _figure(found: Profile, ink: str) -> Any:
     for axes in (left, right):
         axes.invert_yaxis()
         axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="x", color=ink, alpha=0.15, linewidth=0.6)
+        axes.grid(axis="x", color="black", alpha=0.15, linewidth=0.6)
     return figure
 
 

@@ -1,63 +1,97 @@
-"""Read a run folder and condense it for the page."""
+"""Read a run folder for the page, and read again only what changed."""
 
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from remuda.record.endings import Ending, ending
 from remuda.record.facts import DataFacts
-from remuda.record.files import Line
-from remuda.record.reader import Reader, round_of
-from remuda.record.rounds import is_metric
+from remuda.record.files import Line, damaged, is_whole
+from remuda.record.reader import FAILURES, OLD_FAILURES, Reader, round_of
 from remuda.record.scores import Score
-from remuda.reports.page.curves import Curve
+from remuda.reports import status
+from remuda.reports.page.rounds import Rounds
+from remuda.reports.tail import stamp_of
 from remuda.strategies import MEMBER_NOUNS
 
-
-@dataclass
-class Rounds:
-    """The content of rounds.jsonl, condensed line by line because the file may be large."""
-
-    last: Line = field(default_factory=dict)  # the newest line; empty before the first round
-    curves: dict[str, Curve] = field(default_factory=dict)  # one per metric
-    seconds: float = 0.0
-    speeds: list[float] = field(default_factory=list)  # images per second
-    routines: dict[str, float] = field(default_factory=dict)  # total seconds of each routine
-    num_timed: int = 0  # rounds that report routines
-    seconds_timed: float = 0.0  # duration of these rounds, including the time between routines
-
-    def add(self, line: Line, num_lines: int) -> None:
-        """Add the line of one round; the file has ``num_lines`` lines."""
-        self.seconds += line["seconds"]
-        self.speeds.append(line["images_per_second"])
-        for name, value in line.items():
-            if is_metric(value):
-                curve = self.curves.setdefault(name, Curve.for_rounds(num_lines, len(value)))
-                curve.add(line["round"], value)
-        if routines := line.get("routines"):
-            for name, seconds in routines.items():
-                self.routines[name] = self.routines.get(name, 0.0) + seconds
-            self.num_timed += 1
-            self.seconds_timed += line["seconds"]
-        self.last = line
-
-    def close(self) -> None:
-        """Finish the curves."""
-        for curve in self.curves.values():
-            curve.close()
+# What refresh looks at; the time of a folder changes when a file in it is added or removed.
+WATCHED = (
+    "config.toml",
+    "data.json",
+    "environment.json",
+    "status.json",
+    "trackers.json",
+    "rounds.jsonl",
+    "scores.jsonl",
+    FAILURES,
+    OLD_FAILURES,
+    "samples",
+    "samples/cells",
+    "checkpoints",
+)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Run:
-    """Everything that the page shows."""
+    """Everything that the page shows. ``name`` is the start of the curves' generations."""
 
-    reader: Reader
-    settings: dict[str, Any]
-    data: DataFacts | None  # None if data.json is missing
-    environments: list[dict[str, Any]]  # one entry for every start and resume
-    rounds: Rounds
-    grids: list[tuple[int, Path]]  # round and picture, oldest first
-    scores: list[Score]  # one for each round and name, in the order of rounds
+    def __init__(self, folder: Path, name: str = ""):
+        self.reader = Reader.open(folder)
+        self._stamps: dict[str, Any] = {}
+        self._changed: set[str] = set()
+        self.settings: dict[str, Any] = {}
+        self.data: DataFacts | None = None  # None if data.json is missing
+        self.environments: list[dict[str, Any]] = []  # one entry for every start and resume
+        self.written: dict[str, Any] | None = None  # the content of status.json
+        self.failures: list[Line] = []
+        self.scores: list[Score] = []  # one for each round and name, in the order of rounds
+        self.best: Score | None = None  # of the best checkpoint, if the run keeps one
+        self.trackers: dict[str, Any] = {}
+        self.grids: list[tuple[int, Path]] = []  # round and picture, oldest first
+        self.cell_grids: list[tuple[int, Path]] = []
+        self.settings = self.reader.settings
+        self.rounds = Rounds(self.reader, list(self.section("run").get("lost", [])), name)
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Read the files that changed; return whether any did."""
+        folder, reader = self.folder, self.reader
+        stamps = {name: stamp_of(folder / name) for name in WATCHED}
+        self._changed = {name for name in WATCHED if stamps[name] != self._stamps.get(name, 0)}
+        if not self._changed:
+            return False
+        if self._has("config.toml"):
+            self.settings = reader.settings
+            self.rounds.members.lost = frozenset(self.section("run").get("lost", []))
+        if self._has("data.json"):
+            self.data = reader.facts if reader.has_facts else None
+        if self._has("environment.json"):
+            self.environments = reader.environments()
+        if self._has("status.json"):
+            self.written = reader.status()
+        if self._has(FAILURES, OLD_FAILURES):
+            self.failures = reader.failures()
+        if self._has("trackers.json"):
+            self.trackers = reader.trackers()
+        self._read_pictures()
+        self.rounds.read()
+        if self._has("scores.jsonl"):
+            self.scores = reader.scores()
+        if self._has("scores.jsonl", "checkpoints", "config.toml"):
+            self.best = reader.best() if reader.chosen_score else None
+        self._stamps = stamps
+        return True
+
+    def _has(self, *names: str) -> bool:
+        """Return whether one of these files changed."""
+        return not self._changed.isdisjoint(names)
+
+    def _read_pictures(self) -> None:
+        if self._has("samples"):
+            self.grids = [(round_of(path), path) for path in self.reader.sample_grids()]
+        if self._has("samples/cells"):
+            paths = self.reader.cell_grids()
+            self.cell_grids = [(round_of(path), path) for path in paths]
 
     @property
     def folder(self) -> Path:
@@ -70,21 +104,64 @@ class Run:
         return self.rounds.last.get("round", 0)
 
     @property
+    def planned(self) -> int:
+        """The number of rounds to train."""
+        return self.setting("run", "rounds")
+
+    def state(self, now: datetime | None = None) -> tuple[str, list[str]]:
+        """Return whether the run is running, finished, stopped, killed or unknown, and remarks."""
+        if self.written is None:
+            state, remarks = status.guess_state(self.reached, self.planned)
+        else:
+            state, remarks = status.state_of(self.written, now or datetime.now(UTC))
+        if state == "running" and self.has_ended:
+            state = "finished" if self.reached >= self.planned or self.ending else "stopped"
+        return ("unknown" if state == "not known" else state), remarks
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last start or resume has trained its last round.
+
+        The run then writes its page before it writes its state for the last time.
+        """
+        return bool(self.environments) and "seconds" in self.environments[-1]
+
+    @property
     def strategy(self) -> str:
         """The name of the strategy."""
         return self.setting("strategy", "name")
 
     @property
+    def noun(self) -> str:
+        """The noun for a member: class, cell, worker or member."""
+        noun = MEMBER_NOUNS.get(self.strategy, "member")
+        return "member" if noun == "pair" else noun
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """The rows and columns of cells; None if the members are not cells."""
+        strategy = self.section("strategy")
+        height: Any = strategy.get("height")
+        width: Any = strategy.get("width")
+        if self.noun == "cell" and is_whole(height) and is_whole(width) and min(height, width) > 0:
+            return height, width
+        return None
+
+    @property
     def num_members(self) -> int:
-        """The number of members; 0 if it is not known yet."""
-        reported = max((curve.width for curve in self.rounds.curves.values()), default=0)
+        """The number of members, including lost ones; 0 if it is not known yet."""
         suggested = len(self.classes) if self.is_by_class else 0
-        return reported or self.setting("run", "members") or suggested
+        return self.rounds.members.total or self.setting("run", "members") or suggested
 
     @property
     def is_by_class(self) -> bool:
         """Whether member i learns class i."""
-        return MEMBER_NOUNS.get(self.strategy, "member") == "class"
+        return self.noun == "class"
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the model can be asked for images of a class."""
+        return self.is_by_class or bool(self.section("networks").get("conditional", False))
 
     @property
     def classes(self) -> list[str]:
@@ -96,31 +173,30 @@ class Run:
         """Whether the data are points in the plane, which the page shows as scatter plots."""
         return self.data is not None and self.data.is_points
 
+    @property
+    def ending(self) -> Ending | None:
+        """Why the run ended before its last round; None if it did not."""
+        if self.reached >= self.planned:
+            return None
+        return ending(self.section("run"), self.scores, self.reached, self.rounds.seconds)
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Return a section of config.toml; empty if it is missing."""
+        found = self.settings.get(name)
+        return found if isinstance(found, dict) else {}
+
     def setting(self, section: str, key: str) -> Any:
         """Return a setting of config.toml."""
-        return self.reader.setting(section, key)
+        try:
+            return self.settings[section][key]
+        except (KeyError, TypeError):
+            path = self.folder / "config.toml"
+            raise damaged(path, f"{section}.{key} is missing") from None
 
 
-def read(folder: Path) -> Run:
+def read(folder: Path, name: str = "") -> Run:
     """Read the folder of a run, which may still be training."""
-    reader = Reader.open(folder)
-    return Run(
-        reader=reader,
-        settings=reader.settings,
-        data=reader.facts if reader.has_facts else None,
-        environments=reader.environments(),
-        rounds=read_rounds(reader),
-        grids=[(round_of(path), path) for path in reader.sample_grids()],
-        scores=reader.scores(),
-    )
+    return Run(Path(folder), name)
 
 
-def read_rounds(reader: Reader) -> Rounds:
-    """Condense rounds.jsonl."""
-    rounds = Rounds()
-    num_lines = reader.num_rounds()
-    # If the run is still training, the file may have grown since its lines were counted.
-    for line in islice(reader.iterate_rounds(), num_lines):
-        rounds.add(line, num_lines)
-    rounds.close()
-    return rounds
+Source = Callable[[Path], dict[str, Any] | None]  # turns a picture into what a page can show

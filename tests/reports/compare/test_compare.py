@@ -188,6 +188,14 @@ def test_seed_device_and_checkpoints_do_not_split_a_group(tmp_path):
     assert noted(comparison, "different data") and noted(comparison, "digits, 1,438 of 1x8x8")
 
 
+def test_numbers_of_workers_split_groups_with_equal_populations(tmp_path):
+    few = {"name": "md-gan", "discriminators": 3}
+    runs = [
+        make_run(tmp_path / str(n), run={"members": n, "seed": n}, strategy=few) for n in (6, 7)
+    ]
+    assert [one.settings["run.members"] for one in compare(runs).groups] == [6, 7]
+
+
 def test_names_have_the_settings_that_differ(tmp_path):
     make_repeats(tmp_path / "a", [1.0, 2.0], strategy={"loss": "hinge", "batch_size": 32})
     make_repeats(tmp_path / "b", [1.0, 2.0], strategy={"loss": "minimax", "batch_size": 32})
@@ -365,3 +373,32 @@ def test_means_over_different_classes_share_no_column(tmp_path):
         f"{name} [classes 2]",
         f"{name} [classes 1]",
     ]
+
+
+# Runs that ended early
+
+
+def make_ended(folder, name, num_rounds, number, **run):
+    """Write a run that used up its time; its rounds take 2.5 seconds."""
+    run = {"rounds": 100, "max_minutes": 2.5 * num_rounds / 60, **run}
+    scores = [(num_rounds, value(FID, number)), (1, value(FID, 99.0))]
+    return make_run(folder / name, scores, num_rounds=num_rounds, run=run)
+
+
+def test_seeds_that_ended_after_equal_times_are_compared_at_their_own_ends(tmp_path):
+    budget = {"max_minutes": 0.1}  # 6 seconds
+    a = make_ended(tmp_path, "a", 3, 10.0, seed=0, **budget)
+    b = make_ended(tmp_path, "b", 4, 20.0, seed=1, **budget)
+    comparison = compare([a, b])
+    (cell,) = comparison.columns[0].cells
+    assert (cell.value, cell.rounds, cell.lacking) == (15.0, [3, 4], [])
+    assert noted(comparison, f"{a}: reached round 3 of 100, stopped after 0.125 of 0.1 minutes.")
+    assert not noted(comparison, "not the last one trained")
+    assert "3-4" in comparison.render()
+
+
+def test_an_ended_run_that_lacks_its_last_score_is_noted(tmp_path):
+    run = make_run(tmp_path / "a", [(2, value(FID, 9.0))], run={"rounds": 99, "max_minutes": 0.1})
+    comparison = compare([run])
+    assert comparison.columns[0].cells[0].value == 9.0
+    assert noted(comparison, "after round 2, not the last one trained")

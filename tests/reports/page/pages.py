@@ -1,51 +1,44 @@
-"""Parse pages."""
+"""Read payloads, and the payload of a written page."""
 
+import base64
+import json
 import re
-from html.parser import HTMLParser
+import struct
+from datetime import UTC, datetime
 from pathlib import Path
 
 from remuda.reports import page as report
+from remuda.reports.page.payload import payload
+from remuda.reports.page.run import read
 
-VOID = {"meta", "img", "br"}
-
-
-class Page(HTMLParser):
-    """A page's tags, attributes and visible text; asserts that tags are closed in order."""
-
-    def __init__(self, path: Path):
-        super().__init__()
-        self.tags, self.attributes, self.open, self.pieces = [], [], [], []
-        self.feed(path.read_text(encoding="utf-8"))
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes.append(dict(attrs))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.pieces.append(data)
-
-    @property
-    def text(self):
-        return re.sub(r"\s+", " ", " ".join(self.pieces))
-
-    def images(self):
-        return [a for tag, a in zip(self.tags, self.attributes, strict=False) if tag == "img"]
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def page_of(folder) -> Page:
+def source(path: Path) -> dict:
+    return {"src": path.name, "width": 1, "height": 1}
+
+
+def payload_of(folder: Path, start: int = 0) -> dict:
+    """Return the payload of a folder, as a page receives it."""
+    found = payload(read(folder), source, start, NOW)
+    return json.loads(json.dumps(found, allow_nan=False))
+
+
+def decode(text: str) -> list[float]:
+    content = base64.b64decode(text)
+    return list(struct.unpack(f"<{len(content) // 4}f", content))
+
+
+def facts_of(folder: Path) -> dict[str, str]:
+    return dict(payload_of(folder)["facts"])
+
+
+def written_payload(folder: Path) -> dict:
+    """Write the page of a run, and return the payload in it."""
     path = report.write(folder)
     assert path == folder / "index.html"
     assert not (folder / ".index.html.new").exists()
-    page = Page(path)
-    assert not re.search(r"\bnan\b", path.read_text(encoding="utf-8"), re.IGNORECASE)
-    return page
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="payload">(.*?)</script>', text, re.S)
+    assert found is not None
+    return json.loads(found[1])

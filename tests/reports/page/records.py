@@ -1,9 +1,12 @@
 """Run folders made by hand, as a run writes them."""
 
 import json
+import platform
 from pathlib import Path
 
 from PIL import Image
+
+from remuda.system.processes import this_process
 
 CONFIG = """about = "A <b>small</b> herd"
 {paper}
@@ -91,5 +94,24 @@ def add_scores(folder: Path, *lines: dict) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def add_grid(folder: Path, t: int, size=(331, 331)) -> None:
-    Image.new("L", size, t % 256).save(folder / "samples" / f"round-{t:06d}.png")
+def add_grid(run: Path, t: int, size=(331, 331), folder="samples") -> None:
+    Image.new("L", size, t % 256).save(run / folder / f"round-{t:06d}.png")
+
+
+def add_failure(folder: Path, t: int, action="drop", **fields) -> None:
+    line = {"round": t, "time": "2026-01-01T00:00:00+00:00", **fields, "action": action}
+    with (folder / "failures.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def set_status(
+    folder: Path, now, state="running", why="", remark="", host=None, process=None, members=()
+) -> None:
+    """Write status.json as the run does; by default, this process trains on this host."""
+    process = process or this_process(platform.node())
+    rank = {"host": host or platform.node(), "pid": process.pid, "born": process.born, "rank": 0}
+    rank |= {"members": list(members), "state": "processing", "round": 4, "speed": 1.5}
+    rank |= {"silent": 0.1, "contact": "on time", "remark": remark}
+    rank |= {"cores": 2, "memory": 1 << 30, "device": "cpu"}
+    status = {"state": state, "why": why, "time": now.isoformat(), "rounds": 10, "ranks": [rank]}
+    (folder / "status.json").write_text(json.dumps(status))

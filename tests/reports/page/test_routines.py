@@ -8,7 +8,7 @@ from PIL import Image
 from remuda.errors import UserError
 from remuda.reports.page import routines
 from tests.cli.test_cli import in_process
-from tests.reports.page.pages import page_of
+from tests.reports.page.pages import payload_of
 from tests.reports.page.records import add_rounds, make_record, round_line
 
 TIMES = {"gather": 1.0, "update_genomes": 6.0, "mutate": 3.0, "train": 10.0}
@@ -62,20 +62,20 @@ def test_routines_without_figures_in_the_paper(grid):
     assert rows[4][5:] == ["", "", "", ""]
 
 
-def test_a_picture_and_a_section_of_the_page(grid):
+def test_a_picture_and_a_table_on_the_page(grid):
     routines.draw(routines.profile(grid), grid / "profile.png")
     with Image.open(grid / "profile.png") as picture:
         assert picture.width > 800
-    page = page_of(grid)
-    assert "Where the time went" in page.text and "2 iterations of 4 cells" in page.text
-    assert page_of(grid).pieces == page.pieces, "the same record gives the same page"
+    found = payload_of(grid)["routines"]
+    assert "2 iterations of 4 cells" in found["note"] and len(found["rows"]) == 5
+    assert found["columns"] == routines.HEADER
 
 
 def test_a_run_without_routines(tmp_path):
     folder = make_record(tmp_path / "run")
     with pytest.raises(UserError, match="no routines: choose a run of the strategy cellular"):
         routines.profile(folder)
-    assert "Where the time went" not in page_of(folder).text
+    assert payload_of(folder)["routines"] is None
     status, output = in_process("profile", folder)
     assert status == 2 and len(output.strip().splitlines()) == 1
     assert not (folder / "profile.png").exists()

@@ -1,51 +1,42 @@
-"""Scores on a run's page, from hand-made records."""
+"""Scores, classes and a paper's figures in the payload, from records made by hand."""
 
 import json
-import re
 from dataclasses import MISSING, fields
+from inspect import signature
 
 import pytest
 
 from remuda.errors import UserError
 from remuda.record.scores import Score
 from remuda.reports import page as report
-from remuda.reports.page.curves import MAX_POINTS
-from remuda.reports.page.scores import number
+from remuda.reports.page.payload import MAX_SCORES
+from remuda.reports.page.payload_parts import COLLAPSED_BELOW
 from remuda.scores.base import Value
+from remuda.scores.classes import collapsed_classes
 
-from .pages import page_of
+from .pages import payload_of
 from .records import add_scores, make_record, score_line
 
 FID, KID = "fid_10k_train_inception", "kid_10k_train_inception"
+DIVERSITY = "diversity_10k_train_inception"
 
 
-def panels(page):
-    """Figures before the two of the losses that every record has."""
-    return page.tags.count("svg") - 2
-
-
-def test_a_run_without_scores_has_no_section(tmp_path):
+def test_a_run_without_scores(tmp_path):
     folder = make_record(tmp_path / "run")
-    assert "Scores" not in page_of(folder).text
     for content in ("", '{"round": 4, "name": "fi'):
         (folder / "scores.jsonl").write_text(content)
-        assert "Scores" not in page_of(folder).text
+        assert payload_of(folder)["scores"] == []
 
 
-def test_the_table_has_every_scores_protocol(tmp_path):
+def test_scores_have_their_protocols_and_directions(tmp_path):
     folder = make_record(tmp_path / "run")
     fid = score_line(4, FID, 96.25, floor=3.125, floor_samples=9_000)
-    bare = score_line(4, "modes_2500", 23, reference="", num_reference=0, reference_digest="")
-    bare |= {"network": "", "network_digest": "", "precision": "fp32", "seconds": 90}
-    add_scores(folder, fid, score_line(4, KID, 0.0213, spread=0.0031), bare)
-    page = page_of(folder)
-    protocol = (
-        "10,000 seed 7 train, 50,000 1111aaaa2222bbbb inception, tf32 3333cccc4444dddd 31.2 s"
-    )
-    assert f"{FID} 96.250 3.1250 9,000 images {protocol}" in page.text
-    assert f"{KID} 0.021300 ± 0.0031 {protocol}" in page.text
-    assert "modes_2500 23 10,000 seed 7 none none, fp32 1 min 30 s" in page.text
-    assert "Round 4." in page.text and "class by class" not in page.text and panels(page) == 0
+    own = score_line(4, "mine_10k", 1.5, better="higher", spread=0.5)
+    add_scores(folder, fid, own, score_line(4, "unheard_10k", float("nan")))
+    first, second, third = payload_of(folder)["scores"]
+    assert fid.items() <= first.items() and first["better"] == "lower" and not first["best"]
+    assert (second["better"], second["spread"], second["floor"]) == ("higher", 0.5, None)
+    assert (third["better"], third["value"]) == ("", None)
 
 
 def test_the_reader_knows_every_field_of_a_score():
@@ -56,149 +47,105 @@ def test_the_reader_knows_every_field_of_a_score():
     assert {name for name in known.keys() - written.keys() if known[name]} == {"round"}
 
 
-def test_the_last_scored_round_is_the_highest_not_the_last_line(tmp_path):
+def test_scores_are_in_the_order_of_rounds_and_the_last_line_counts(tmp_path):
     folder = make_record(tmp_path / "run")
-    add_scores(folder, score_line(4, FID, 60.5), score_line(2, FID, 80.5), score_line(3, KID, 0.5))
-    text = page_of(folder).text
-    assert f"{FID} 60.500" in text and "80.500" not in text
-    assert f"Computed only for earlier rounds: {KID} 0.50000 (round 3)." in text
+    add_scores(folder, *(score_line(t, FID, v) for t, v in ((4, 1.0), (2, 2.0), (4, 3.0))))
+    assert [(s["round"], s["value"]) for s in payload_of(folder)["scores"]] == [(2, 2.0), (4, 3.0)]
 
 
-def test_the_last_line_of_a_round_and_name_counts(tmp_path):
+def test_very_many_scores_are_chosen_evenly(tmp_path):
     folder = make_record(tmp_path / "run")
-    add_scores(folder, score_line(4, FID, 60.5), score_line(4, KID, 0.5), score_line(4, FID, 61.5))
-    with (folder / "scores.jsonl").open("a") as file:
-        file.write(json.dumps(score_line(4, FID, 62.5)))  # torn before its end
-    page = page_of(folder)
-    assert f"{FID} 61.500" in page.text and "60.500" not in page.text and "62.500" not in page.text
-    assert panels(page) == 0
+    lines = (score_line(t, name, 1.0, classes=[1.0]) for t in range(1, 1201) for name in (FID, KID))
+    add_scores(folder, *lines)
+    found = payload_of(folder)["scores"]
+    assert len(found) == MAX_SCORES and {found[0]["round"], found[-1]["round"]} == {1, 1200}
+    assert [s["round"] for s in found if s["classes"]] == [1200, 1200]
 
 
-def test_classes_have_names_and_bars(tmp_path):
-    folder = make_record(tmp_path / "run", classes=["cat", "<dog>", "emu"])
-    add_scores(
-        folder,
-        score_line(4, "class-kid", 0.5, classes=[0.5, 2.0, -0.25]),
-        score_line(4, "class-diversity", 0.5, classes=[0.75, float("nan"), 1]),
-    )
-    page = page_of(folder)
-    assert "Round 4, class by class class class-kid class-diversity" in page.text
-    assert "cat 0.5000 0.7500 <dog> 2.000 not finite emu -0.2500 1 " in page.text
-    bars = [tag for tag in page.attributes if tag.get("class") == "number bar"]
-    parts = ("25.0", "75.0", "100.0", "0.0", "0.0", "100.0")
-    assert [bar["style"] for bar in bars] == [f"--part: {part}%" for part in parts]
+# Classes
 
 
-def test_classes_without_fitting_names_are_numbered(tmp_path):
-    folder = make_record(tmp_path / "run", classes=["cat", "dog"], strategy="fl-gan")
-    add_scores(
-        folder,
-        score_line(4, "class-kid", 0.5, classes=[3.0, 0.0, 0.0]),
-        score_line(4, "odd", 0.0, classes=[1.0]),
-    )
-    assert "0 3.000 1.000 1 0.000 2 0.000" in page_of(folder).text
-    (folder / "data.json").unlink()
-    assert "0 3.000 1.000 1 0.000 2 0.000" in page_of(folder).text
+def test_classes_have_names_counts_and_scores(tmp_path):
+    folder = make_record(tmp_path / "run", classes=["cat", "dog", "emu"])
+    add_scores(folder, score_line(2, KID, 1.0, classes=[1.0, 2.0, 3.0]))
+    add_scores(folder, score_line(4, FID, 1.0, classes=[4.0, float("nan"), 6.0]))
+    assert payload_of(folder)["classes"][1] == {
+        "name": "dog",
+        "count": 100,
+        "scores": {KID: 2.0, FID: None},
+        "collapsed": False,
+        "why": "",
+    }
 
 
-def test_scores_of_the_first_classes_have_their_names(tmp_path):
-    folder = make_record(tmp_path / "run", classes=["cat", "dog", "emu"], strategy="fl-gan")
-    add_scores(folder, score_line(4, "class-kid", 0.5, classes=[0.25, 0.5]))
-    text = page_of(folder).text
-    assert "cat 0.2500 dog 0.5000" in text and " emu " not in text
+def test_a_class_with_little_diversity_has_collapsed(tmp_path):
+    folder = make_record(tmp_path / "run", classes=["cat", "dog", "emu"])
+    add_scores(folder, score_line(4, DIVERSITY, 0.1, classes=[0.9, 0.1, 0.5]))
+    found = payload_of(folder)["classes"]
+    assert [each["collapsed"] for each in found] == [False, True, False]
+    assert found[1]["why"] == "its samples vary 0.1 times as much as real images"
+    assert signature(collapsed_classes).parameters["threshold"].default == COLLAPSED_BELOW
 
 
-def test_every_class_is_shown(tmp_path):
-    folder = make_record(tmp_path / "run", classes=[f"class-{i}" for i in range(100)])
-    add_scores(folder, score_line(4, "class-kid", 0.5, classes=[1.0] * 99 + [0.125]))
-    assert "class-99 0.1250" in page_of(folder).text
+def test_classes_of_other_strategies_need_scores(tmp_path):
+    folder = make_record(tmp_path / "run", members=1, strategy="standalone", classes=["a", "b"])
+    assert payload_of(folder)["classes"] is None
+    add_scores(folder, score_line(4, KID, 1.0, classes=[1.0, 2.0, 3.0]))
+    names = [each["name"] for each in payload_of(folder)["classes"]]
+    assert names == ["a", "b", "2"], "classes without a name have a number"
 
 
-def test_scores_of_two_rounds_have_a_curve_with_spread_and_floor(tmp_path):
-    folder = make_record(tmp_path / "run")
-    add_scores(folder, score_line(2, FID, 80.0), score_line(4, FID, 60.0), score_line(4, KID, 0.5))
-    page = page_of(folder)
-    assert panels(page) == 1 and "Thick: the score." in page.text
-    assert "Dashed" not in page.text and "Band" not in page.text and "changed" not in page.text
-    dashes = (folder / "index.html").read_text().count("stroke-dasharray")
-    add_scores(folder, score_line(3, FID, 70.0, floor=3.0, spread=1.0))
-    page = page_of(folder)
-    assert panels(page) == 1
-    band = "Band: the score plus and minus its spread."
-    assert f"{band} Dashed: the floor, the same score of real images." in page.text
-    assert (folder / "index.html").read_text().count("stroke-dasharray") == dashes + 1
+# A paper's figures
 
 
-def test_the_curve_reaches_down_to_the_floor(tmp_path):
-    folder = make_record(tmp_path / "run")
-    add_scores(folder, *(score_line(t, FID, 1000.0 + t, floor=3.0) for t in (1, 2)))
-    ticks = re.findall(r">(\d+)</text>", (report.write(folder)).read_text())
-    assert "0" in ticks and "1000" in ticks
+def paper_of(folder):
+    found = payload_of(folder)["paper"]
+    return found["title"], {row[0]: row[1:] for row in found["rows"]}, found["note"]
 
 
-def test_changes_of_the_protocol_are_noted(tmp_path):
-    folder = make_record(tmp_path / "run")
-    add_scores(
-        folder, score_line(2, FID, 80.0), score_line(4, FID, 60.0, network_digest="5" * 16, seed=8)
-    )
-    assert "Changed between these rounds: the network's digest." in page_of(folder).text
+def test_figures_of_the_paper_stand_next_to_the_runs_own(tmp_path):
+    figures = ('source = "A. Author"', "table = 9", "inception_score = 6.43", "other = [1, 2]")
+    paper = "\n".join(["[paper]", *figures, "[paper.cifar]", "mean = 5.5", ""])
+    folder = make_record(tmp_path / "with", paper=paper)
+    add_scores(folder, score_line(2, "is_10k_inception", 4.0), score_line(4, FID, 1.0))
+    title, rows, note = paper_of(folder)
+    assert title == "Next to the paper's table 9" and note.startswith("A. Author.")
+    assert rows == {
+        "inception score": ["6.43", "4", "is_10k_inception, round 2"],
+        "other": ["1, 2", "", ""],
+        "cifar, mean": ["5.5", "", ""],
+    }
+    assert payload_of(make_record(tmp_path / "without"))["paper"] is None
 
 
-def test_curves_leave_out_values_that_are_not_finite(tmp_path):
-    folder = make_record(tmp_path / "run")
-    values = (1.0, float("nan"), float("inf"), 4.0)
-    add_scores(
-        folder, *(score_line(t, KID, v, spread=0.5, floor=v) for t, v in enumerate(values, start=1))
-    )
-    odd = {"spread": float("inf"), "floor": float("nan")}
-    add_scores(folder, *(score_line(t, FID, float("nan"), **odd) for t in (1, 4)))
-    page = page_of(folder)
-    assert panels(page) == 2 and f"{FID} not finite ± not finite not finite" in page.text
+def test_a_mean_and_its_deviation(tmp_path):
+    lines = ("[paper]", 'score = "Inception score, 10 splits"', "mean = 6.43")
+    folder = make_record(tmp_path / "run", paper="\n".join([*lines, "standard_deviation = 0.25"]))
+    add_scores(folder, score_line(4, "digits-score_10k_lenet", 7.5, spread=0.125))
+    _, rows, _ = paper_of(folder)
+    assert rows["mean"][:2] == ["6.43", "7.5"]
+    assert rows["standard deviation"][:2] == ["0.25", "0.125"]
 
 
-def test_a_score_named_like_a_metric_shares_no_ids(tmp_path):
-    folder = make_record(tmp_path / "run")
-    add_scores(folder, *(score_line(t, "generator_loss", t, floor=0.5) for t in range(1, 5)))
-    ids = [attributes["id"] for attributes in page_of(folder).attributes if "id" in attributes]
-    assert ids and len(ids) == len(set(ids))
+@pytest.mark.parametrize(("ranks", "row"), [(1, "on one core"), (5, "distributed")])
+def test_minutes_stand_next_to_minutes_of_the_same_kind(tmp_path, ranks, row):
+    figures = ("minutes_on_one_core = 339.6", "minutes_distributed = 39.81", "cores = 5")
+    folder = make_record(tmp_path / "run", paper="\n".join(["[paper]", *figures, ""]))
+    (folder / "environment.json").write_text(json.dumps([{"device": "cpu", "ranks": ranks}]))
+    _, rows, _ = paper_of(folder)
+    assert rows["cores"][1] == str(ranks)
+    filled = {name: own for name, (_, own, _) in rows.items() if name.startswith("minutes")}
+    other = {"minutes on one core", "minutes distributed"} - {f"minutes {row}"}
+    assert filled == {f"minutes {row}": "2.00", other.pop(): ""}
+    assert rows[f"minutes {row}"][2].startswith("4 of 10 rounds")
 
 
-def test_very_many_scored_rounds_are_thinned_out(tmp_path):
-    folder = make_record(tmp_path / "run")
-    add_scores(folder, *(score_line(t, FID, t % 7, spread=1.0) for t in range(1, MAX_POINTS + 2)))
-    assert "Each point is the mean of up to 2 scored rounds." in page_of(folder).text
-    assert (folder / "index.html").stat().st_size < 400_000
-
-
-def test_scores_of_points_are_labelled_as_points(tmp_path):
-    folder = make_record(tmp_path / "run")
-    data = folder / "data.json"
-    data.write_text(data.read_text().replace("[1, 8, 8]", "[2, 1, 1]"))
-    floor = {"floor": 0.989, "floor_samples": 2_500}
-    add_scores(folder, *(score_line(t, "high-quality_2500", 0.9, **floor) for t in (1, 4)))
-    text = page_of(folder).text
-    assert "floor: real points" in text and "0.98900 2,500 points" in text
-    assert "real images" not in text
-
-
-def test_hostile_names_stay_text(tmp_path):
-    evil = "<script>alert('x')</script>"
-    strings = dict.fromkeys(
-        ("reference", "reference_digest", "network", "network_digest", "precision"), evil
-    )
-    folder = make_record(tmp_path / "run")
-    add_scores(
-        folder,
-        *(score_line(t, evil, 1.0, classes=[1.0], **strings) for t in (1, 4)),
-        score_line(2, "<b>", 1),
-    )
-    page = page_of(folder)
-    assert "script" not in page.tags and "b" not in page.tags and page.text.count(evil) >= 8
-    for attributes in page.attributes:
-        for name in ("src", "href", "xlink:href"):
-            assert attributes.get(name, "#").startswith("#")
-    first = (folder / "index.html").read_bytes()
-    assert report.write(folder).read_bytes() == first
+def test_a_finding_stands_next_to_the_newest_scores(tmp_path):
+    folder = make_record(tmp_path / "run", paper='[paper]\nfigure = 3\nfinding = "A beats B"\n')
+    assert paper_of(folder)[1]["finding"] == ["A beats B", "", ""]
+    add_scores(folder, *(score_line(t, FID, 10.0 * t) for t in (2, 4)))
+    expected = ["A beats B", f"{FID} 40", "newest scores, up to round 4"]
+    assert paper_of(folder)[1]["finding"] == expected
 
 
 @pytest.mark.parametrize(
@@ -228,20 +175,3 @@ def test_a_damaged_line_is_named(tmp_path, line, why):
     with pytest.raises(UserError, match=message):
         report.write(folder)
     assert not (folder / "index.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (96.123456, "96.123"),
-        (0.0, "0.0000"),
-        (1_234_567, "1,234,567"),
-        (0.00153, "0.0015300"),
-        (-2e-5, "-2.0000e-05"),
-        (12_345.4, "12,345"),
-        (3e7, "3.0000e+07"),
-        (float("-inf"), "not finite"),
-    ],
-)
-def test_numbers_have_significant_digits(value, text):
-    assert number(value) == text

@@ -1,0 +1,123 @@
+"""Answer requests: pages, their data, and pictures."""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from remuda.errors import UserError
+from remuda.reports.watch.following import Answer
+from remuda.reports.watch.library import Library, NotFound
+
+MAX_RUNS = 50  # in one comparison
+MAX_NAME = 200  # characters of a generation
+
+
+def make_app(library: Library) -> Starlette:
+    """Return the application for a folder of runs, or for one run."""
+    pages = _Pages(library)
+    if library.is_run:
+        routes = [Route("/{path:path}", pages.single)]
+    else:
+        routes = [
+            Route("/", pages.index),
+            Route("/data", pages.index),
+            Route("/compare", pages.comparison),
+            Route("/compare/data", pages.comparison),
+            Route("/run/{path:path}", pages.run),
+        ]
+    return Starlette(routes=routes, exception_handlers={404: _not_found, NotFound: _not_found})
+
+
+class _Pages:
+    """The answers to all addresses. Everything that reads files runs in a thread."""
+
+    def __init__(self, library: Library):
+        self.library = library
+
+    async def single(self, request: Request) -> Response:
+        """Answer for the only run: ``/``, ``/data`` and its pictures."""
+        return await self._run(request, "", request.path_params["path"])
+
+    async def run(self, request: Request) -> Response:
+        """Answer for ``/run/NAME/``, ``/run/NAME/data`` and the run's pictures."""
+        path = request.path_params["path"]
+        for ending in ("samples/cells/", "samples/"):
+            name, found, rest = path.rpartition(f"/{ending}")
+            if found:
+                return await self._run(request, name, f"{ending}{rest}")
+        name, slash, rest = path.rpartition("/")
+        if slash and rest in ("", "data"):
+            return await self._run(request, name, rest)
+        await run_in_threadpool(self.library.run, path)  # raises if there is no such run
+        return RedirectResponse(f"{quote(rest)}/", 303)
+
+    async def _run(self, request: Request, name: str, part: str) -> Response:
+        library = self.library
+        if part == "data":
+            query = request.query_params
+            generation, start = query.get("generation", ""), _number(query.get("from", "0"))
+            if start is None or len(generation) > MAX_NAME:
+                return _error(400, "from is not the number of a point")
+            answer = library.fresh(name, generation, start)
+            if answer is None:
+                answer = await _answer(lambda: library.run(name).data(generation, start))
+            return _send(request, answer)
+        if part == "":
+            return _send(request, await _answer(lambda: library.run(name).page()))
+        found = await run_in_threadpool(lambda: library.picture(library.run(name), part))
+        age = 3600 if "v" in request.query_params else 10
+        return Response(found, 200, {"Cache-Control": f"private, max-age={age}"}, "image/png")
+
+    async def index(self, request: Request) -> Response:
+        """Answer for the index of a folder and its data."""
+        kind = "data" if request.url.path.endswith("/data") else "page"
+        return _send(request, await _answer(lambda: self.library.index(kind)))
+
+    async def comparison(self, request: Request) -> Response:
+        """Answer for a comparison of runs and its data."""
+        kind = "data" if request.url.path.endswith("/data") else "page"
+        names = list(dict.fromkeys(request.query_params.getlist("run")))
+        if len(names) > MAX_RUNS:
+            return _error(400, f"too many runs to compare: choose at most {MAX_RUNS}")
+        return _send(request, await _answer(lambda: self.library.comparison(names, kind)))
+
+
+async def _answer(make: Callable[[], Answer]) -> Answer | UserError:
+    """Make an answer in a thread; return the error if files of the run are damaged."""
+    try:
+        return await run_in_threadpool(make)
+    except UserError as error:
+        return error
+
+
+def _send(request: Request, answer: Answer | UserError) -> Response:
+    if isinstance(answer, UserError):
+        return _error(400, str(answer))
+    headers = {"ETag": answer.tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
+    if answer.tag in request.headers.get("if-none-match", "").split(", "):
+        return Response(status_code=304, headers=headers)
+    body = answer.plain
+    if answer.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+        body = answer.packed
+        headers["Content-Encoding"] = "gzip"
+    kind = "text/html; charset=utf-8" if answer.is_page else "application/json"
+    return Response(body, 200, headers, kind)
+
+
+def _number(text: str) -> int | None:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 9
+    return int(text) if is_number else None
+
+
+def _error(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status)
+
+
+async def _not_found(request: Request, error: Any) -> Response:
+    return _error(404, "there is no such page: open / to see all runs")
