@@ -114,7 +114,8 @@ def _run() -> int:
     from remuda.system.progress import shown_on
 
     try:
-        with shown_on(Console(stderr=True)):
+        is_root = rank_from_environment().rank == 0
+        with shown_on(Console(stderr=True), has_tasks=is_root):
             status = app(prog_name="remuda", standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
@@ -122,26 +123,20 @@ def _run() -> int:
         # Depending on its version, typer contains click or imports it, so the class varies.
         if not hasattr(error, "format_message"):
             raise
-        raise UserError(_usage_error(error)) from None
+        from remuda.cli import hints
+
+        raise UserError(hints.usage_error(error, sys.argv[1:])) from None
     if status == 130:  # typer returns this status after a KeyboardInterrupt
         raise KeyboardInterrupt
     return status or 0
 
 
-def _usage_error(error: Any) -> str:
-    """Return click's error message about the arguments as one sentence."""
-    message = " ".join(error.format_message().split()).rstrip(".")
-    link = " See" if message.endswith("?") else "; see"
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "remuda"
-    return f"{message[:1].lower()}{message[1:]}{link} {command} --help"
-
-
-def _print_error(text: str, style: str | None = "red") -> None:
+def _print_error(text: str, style: str | None = "red") -> None:  # look.ERROR
     from rich.console import Console
 
-    console = Console(stderr=True)
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    from remuda.system import look
+
+    look.say(Console(stderr=True), text, style)
 
 
 class _WarningLines:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from remuda.cli.common import CheckpointRound, DataFolder, RunFolder, app, console, say
+from remuda.cli.common import CheckpointRound, DataFolder, RunFolder, Trust, app, console, say
+from remuda.system import look
 
 if TYPE_CHECKING:
     from remuda.strategies.facts import Mixture
@@ -21,19 +22,21 @@ def show_mixtures(
     ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     data: DataFolder = None,
+    trust: Trust = False,
 ) -> None:
     """Show the weights and the distance of each neighbourhood's mixture of generators."""
     from remuda.experiments import mixtures
-    from remuda.model.model import load
+    from remuda.model.loading import load
     from remuda.system.devices import find_device
 
     path = None if data is None else str(data)
+    # Later steps may execute the code that is loaded here.
+    model = load(run, checkpoint, str(find_device(device)), say, trust)
+    before = None
     if optimise:
         before, model = mixtures.optimise(
             run, optimise, checkpoint=checkpoint, device=device, data=path, notify=say
         )
-    else:
-        before, model = None, load(run, checkpoint, str(find_device(device)), say)
     found = mixtures.mixtures(model)
     scores = mixtures.score(run, model, n, path, notify=say) if n else {}
     console.print(_table(found, before, scores))
@@ -45,7 +48,9 @@ def _table(found: "list[Mixture]", before: Any, scores: dict[int, Any]) -> Table
     """Return a table with a row per mixture; ``before`` has the distances before optimisation."""
     names = [value.name for value in next(iter(scores.values()), [])]
     earlier = ["before"] if before else []
-    table = Table("cell", "row", "column", "weights", *earlier, "distance", *names, "")
+    numbers = [*earlier, "distance", *names]
+    columns = "cell", "row", "column", "weights", *numbers, ""
+    table = look.table(*columns, right=["cell", "row", "column", *numbers])
     for column in table.columns[4:]:
         column.overflow = "fold"
     for each in found:
@@ -54,7 +59,8 @@ def _table(found: "list[Mixture]", before: Any, scores: dict[int, Any]) -> Table
         if before:
             cells.append(f"{before[each.cell]:.5g}")
         cells.append(f"{each.distance:.5g}")
-        cells += [f"{value.value:.4g}" for value in scores.get(each.cell, [])] or [""] * len(names)
+        found_scores = [look.number(value.value) for value in scores.get(each.cell, [])]
+        cells += found_scores or [""] * len(names)
         table.add_row(*cells, _remark(each))
     return table
 
@@ -71,10 +77,8 @@ def show_profile(run: RunFolder) -> None:
     from remuda.reports.page import routines
 
     found = routines.profile(run)
-    table = Table(*routines.HEADER, box=None, pad_edge=False)
+    table = look.table(*routines.HEADER, right=True)
     table.columns[0].no_wrap = True
-    for column in table.columns[1:]:
-        column.justify = "right"
     for row in found.rows():
         table.add_row(*row)
     console.print(table)

@@ -11,12 +11,31 @@ from remuda.system.version import __version__
 # isort: off
 from remuda.cli import training
 from remuda.cli import joining
+from remuda.cli import studies
+from remuda.cli import papers
 from remuda.cli import results
+from remuda.cli import watching
+from remuda.cli import exporting
 from remuda.cli import facts
+from remuda.cli import listing
+from remuda.cli import checking
 from remuda.cli import cellular
 # isort: on
 
-__all__ = ["app", "cellular", "facts", "joining", "results", "training"]
+__all__ = [
+    "app",
+    "cellular",
+    "checking",
+    "exporting",
+    "facts",
+    "joining",
+    "listing",
+    "papers",
+    "results",
+    "studies",
+    "training",
+    "watching",
+]
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,15 +2,24 @@
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from remuda.cli.completion import complete_recipe, complete_run
-from remuda.cluster.environment import STARTED_BY_REMUDA, rank_from_environment
+from remuda.cli.hints import found_run, refuse_run
+from remuda.cluster.environment import (
+    SHOWS_PROGRESS,
+    STARTED_BY_REMUDA,
+    rank_from_environment,
+)
 from remuda.engines import ENGINES
+from remuda.errors import UserError
+from remuda.system import look
 
 if TYPE_CHECKING:
     from remuda.training.progress import Progress
@@ -43,19 +52,32 @@ Recipe = Annotated[
         metavar="RECIPE|FILE.toml",
         help="A recipe from `remuda list`, or a TOML file.",
         autocompletion=complete_recipe,
+        callback=refuse_run,
     ),
 ]
 RunFolder = Annotated[
     Path,
-    typer.Argument(metavar="RUN", help="Folder of a run.", autocompletion=complete_run),
+    typer.Argument(
+        metavar="RUN",
+        help="Folder of a run.",
+        autocompletion=complete_run,
+        callback=found_run,
+    ),
 ]
 Setting = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="A.B=C", help="Change a setting; may be repeated."),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Execute code that the run's folder brings; read it first."),
+]
 DataFolder = Annotated[
     Path | None,
     typer.Option("--data", metavar="DIR", help="Folder with the files of the data sets."),
+]
+SkipBroken = Annotated[
+    bool, typer.Option("--skip-broken", help="Leave out images that cannot be decoded.")
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:N or auto.")]
 EngineName = Annotated[
@@ -79,18 +101,48 @@ Rounds = Annotated[int | None, typer.Option(help="Rounds to train.")]
 CheckpointRound = Annotated[
     int | None, typer.Option(help="Round of the checkpoint; default: the newest.")
 ]
+BestCheckpoint = Annotated[
+    bool, typer.Option("--best", help="Use the best checkpoint by the score of run.keep_best.")
+]
+
+
+def chosen_checkpoint(number: int | None, best: bool) -> int | Literal["best"] | None:
+    """Return the checkpoint that ``--checkpoint`` or ``--best`` selects."""
+    if best and number is not None:
+        raise UserError("--best cannot be combined with --checkpoint: use one of them")
+    return "best" if best else number
 
 
 def say(text: str) -> None:
     """Print plain text, without breaking long lines such as paths."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    look.say(console, text)
+
+
+def can_draw() -> bool:
+    """Return whether stdout is a terminal that can show a bar."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def new_progress() -> "Progress":
     """Return a progress bar for a terminal, or plain lines for other output."""
     from remuda.cli.progress import Bar, Lines
+    from remuda.cli.relay import Relay
 
-    return Bar(console) if console.is_terminal else Lines(console)
+    if SHOWS_PROGRESS in os.environ and rank_from_environment().rank == 0:
+        return Relay(console)
+    return Bar(console) if can_draw() else Lines(console)
+
+
+@contextmanager
+def shown_ranks() -> Iterator[Callable[[str], None] | None]:
+    """Yield what shows the progress of ranks that this command starts; None for plain lines."""
+    from remuda.cli.relay import Receiver
+
+    if not can_draw():
+        yield None
+        return
+    with Receiver(console) as receiver:
+        yield receiver.show
 
 
 def assignments(flags: dict[str, object]) -> list[str]:
@@ -100,7 +152,7 @@ def assignments(flags: dict[str, object]) -> list[str]:
 
 def _as_toml(value: object) -> str:
     if isinstance(value, int):
-        return str(value)
+        return str(value).lower()  # of bools too
     # Quote strings, so that a string of digits does not become a number.
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

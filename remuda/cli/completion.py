@@ -12,10 +12,25 @@ def complete_recipe(incomplete: str) -> list[str]:
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Return the run folders that start with the text typed so far, including those in ./runs."""
-    configs = [*Path("runs").glob("*/config.toml"), *_folder(incomplete).glob("*/config.toml")]
+    """Return the run folders that start with the text typed so far, including those in ./runs.
+
+    The names of runs in ./runs match as well, because commands accept them.
+    """
+    inside = list(Path("runs").glob("*/config.toml"))
+    configs = [*inside, *_folder(incomplete).glob("*/config.toml")]
     folders = sorted({str(path.parent) for path in configs})
-    return [name for name in folders if name.startswith(incomplete)]
+    found = [name for name in folders if name.startswith(incomplete)]
+    if found:
+        return found
+    return sorted(path.parent.name for path in inside if path.parent.name.startswith(incomplete))
+
+
+def complete_result(incomplete: str) -> list[str]:
+    """Return the tables and figures of the papers that start with the text typed so far."""
+    from remuda.experiments.papers.registry import RESULTS
+
+    names = [name for name, result in RESULTS.items() if result.form is not None]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def _folder(incomplete: str) -> Path:

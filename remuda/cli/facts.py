@@ -1,13 +1,12 @@
-"""Commands that neither train nor need a run: data, traffic, doctor and list."""
+"""Commands that neither train nor need a run: data, traffic and doctor."""
 
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from remuda.cli.common import DataFolder, Recipe, Setting, app, assignments, console, say
+from remuda.cli.common import DataFolder, Recipe, Setting, Trust, app, assignments, console, say
 
 
 @app.command("data")
@@ -19,13 +18,20 @@ def show_data(
     data: DataFolder = None,
     settings: Setting = None,
 ) -> None:
-    """Show the counts, sizes and statistics of a data set."""
+    """Show the counts, sizes and statistics of a data set, and which files are broken."""
     from remuda.config import from_dict, override
     from remuda.data import load, print_summary
+    from remuda.data.survey import print_survey, survey
 
     flags = assignments({"data.name": name, "data.path": data})
-    config = from_dict(override({}, (settings or []) + flags))
-    print_summary(load(config.data), console, anova)
+    config = from_dict(override({}, (settings or []) + flags)).data
+    if config.is_images:
+        found = survey(config)
+        print_survey(found, config, console)
+        if not found.can_load(config):
+            return
+        config = replace(config, skip_broken=True)
+    print_summary(load(config), console, anova)
 
 
 @app.command("traffic")
@@ -40,12 +46,14 @@ def show_traffic(
     ] = None,
     data: DataFolder = None,
     settings: Setting = None,
+    trust: Trust = False,
 ) -> None:
     """Show how much MD-GAN and FL-GAN send and compute with a recipe's networks and data."""
     from remuda import recipes
     from remuda.experiments import traffic
 
-    config = recipes.recipe(recipe, *(settings or []), *assignments({"data.path": data}))
+    flags = assignments({"data.path": data})
+    config = recipes.recipe(recipe, *(settings or []), *flags, trust=trust)
     setting = traffic.setting_of(config, members)
     if out is not None:
         traffic.draw(setting, out)
@@ -74,27 +82,3 @@ def show_health(
     launch.num_requested(EngineConfig(name="mpi", ranks=ranks, hosts=describe(places)))
     if not doctor.examine(ranks, say, places):
         raise typer.Exit(2)
-
-
-@app.command("list")
-def show_names() -> None:
-    """List recipes, data sets, networks, strategies, engines, and the runs in ./runs."""
-    from remuda import recipes
-    from remuda.data import DATASETS
-    from remuda.engines import ENGINES
-    from remuda.networks import NETWORKS
-    from remuda.strategies import STRATEGIES
-
-    table = Table("recipe", "about", box=None, pad_edge=False)
-    for name in recipes.names():
-        table.add_row(name, recipes.read(name)[1].get("about", ""))
-    console.print(table)
-    _print_names("data sets", [*DATASETS, "folder:PATH"])
-    _print_names("networks", NETWORKS)
-    _print_names("strategies", STRATEGIES)
-    _print_names("engines", ENGINES)
-    _print_names("runs", sorted(str(path.parent) for path in Path("runs").glob("*/config.toml")))
-
-
-def _print_names(title: str, names: Iterable[str]) -> None:
-    console.print(f"\n{title}: {', '.join(names) or 'none yet'}", highlight=False, markup=False)

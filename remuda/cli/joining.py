@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from remuda.cli.common import RunFolder, app, say
+from remuda.cli.common import RunFolder, Trust, app, say
 
 
 @app.command("join")
@@ -23,9 +23,10 @@ def add_ranks(
         int | None,
         typer.Option(help="New size of the population; default: one more per new rank."),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Add ranks and members to a running run; only md-gan, fl-gan."""
     from remuda.cluster import latecomers
     from remuda.cluster.hosts import read
 
-    say(latecomers.join(run, read(hosts) if hosts else [], ranks, members))
+    say(latecomers.join(run, read(hosts) if hosts else [], ranks, members, trust))

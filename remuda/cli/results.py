@@ -1,15 +1,30 @@
 """Commands for existing runs: sample, score, compare, report and status."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from remuda.cli.common import CheckpointRound, DataFolder, RunFolder, app, console, say
+from remuda.cli.common import (
+    BestCheckpoint,
+    CheckpointRound,
+    DataFolder,
+    RunFolder,
+    Setting,
+    Trust,
+    app,
+    chosen_checkpoint,
+    console,
+    say,
+)
 from remuda.cli.completion import complete_run
+from remuda.cli.hints import found_class, found_point, found_run, found_runs
 from remuda.errors import UserError
 from remuda.scores.config import KINDS
+from remuda.system import look
+
+if TYPE_CHECKING:
+    from remuda.scores.base import Value
 
 Walk = Annotated[
     tuple[str, str] | None,
@@ -45,10 +60,12 @@ def sample(
     out: SampleTarget = None,
     seed: Annotated[int, typer.Option(help="Seed of noise and labels.")] = 0,
     checkpoint: CheckpointRound = None,
+    best: BestCheckpoint = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    trust: Trust = False,
 ) -> None:
     """Draw images from a trained herd."""
-    from remuda.model.model import load
+    from remuda.model.loading import load
     from remuda.model.samples import write_samples, write_walk
 
     if walk and label is not None:
@@ -58,12 +75,15 @@ def sample(
         )
     if frames is not None and not walk:
         raise UserError("--frames requires --walk: use --n for the number of images")
-    model = load(run, checkpoint, device, say)
+    model = load(run, chosen_checkpoint(checkpoint, best), device, say, trust)
     if walk:
         target = out or run / "walk.png"
-        write_walk(model, *walk, target, frames, 1 if n is None else n, seed, say)
+        start, end = (found_point(point, model.facts.classes) for point in walk)
+        write_walk(model, start, end, target, frames, 1 if n is None else n, seed, say)
         say(f"walk of round {model.round}: {target}")
         return
+    if label is not None:
+        label = found_class(label, model.facts.classes)
     target = out or run / "sample.png"
     write_samples(model, 64 if n is None else n, label, target, seed)
     say(f"samples of round {model.round}: {target}")
@@ -73,10 +93,12 @@ def sample(
 def score(
     run: RunFolder,
     kinds: Annotated[
-        str | None, typer.Option("--with", metavar="A,B", help=f"auto, all, {', '.join(KINDS)}.")
+        str | None,
+        typer.Option("--with", metavar="A,B", help=f"auto, all, {', '.join(KINDS.own)}."),
     ] = None,
     n: Annotated[int | None, typer.Option(help="Number of images; default: 10,000.")] = None,
     checkpoint: CheckpointRound = None,
+    best: BestCheckpoint = False,
     reference: Annotated[
         str | None, typer.Option(help="Split to compare with: train or test.")
     ] = None,
@@ -86,6 +108,8 @@ def score(
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     data: DataFolder = None,
+    given: Setting = None,
+    trust: Trust = False,
 ) -> None:
     """Score a trained herd, and add the values with their protocol to its record."""
     from remuda.model import scoring
@@ -94,13 +118,27 @@ def score(
     settings = {name: flag for name, flag in flags.items() if flag is not None}
     path = None if data is None else str(data)
     values = scoring.score(
-        run, checkpoint=checkpoint, device=device, data=path, seed=seed, notify=say, **settings
+        run,
+        checkpoint=chosen_checkpoint(checkpoint, best),
+        device=device,
+        data=path,
+        seed=seed,
+        notify=say,
+        trust=trust,
+        assignments=given or [],
+        **settings,
     )
-    table = Table("score", "value", "spread", "real images")
+    _print_scores(values)
+
+
+def _print_scores(values: "list[Value]") -> None:
+    table = look.table("score", "value", "spread", "real images", right=True)
     for value in values:
-        spread = "" if value.spread is None else f"{value.spread:.4g}"
-        floor = "" if value.floor is None else f"{value.floor:.4g} ({value.floor_samples:,})"
-        table.add_row(value.name, f"{value.value:.4g}", spread, floor)
+        spread = "" if value.spread is None else look.number(value.spread)
+        floor = ""
+        if value.floor is not None:
+            floor = f"{look.number(value.floor)} ({value.floor_samples:,})"
+        table.add_row(value.name, look.number(value.value), spread, floor)
     console.print(table)
 
 
@@ -112,29 +150,41 @@ def show_comparison(
             metavar="RUN...",
             help="Folders of runs; a folder of runs stands for every run in it.",
             autocompletion=complete_run,
+            callback=found_runs,
         ),
     ],
     t: Annotated[
         int | None,
         typer.Option("--round", help="Round to compare; default: the last scored round."),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="text, csv, markdown, latex.")] = "text",
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="text, csv, markdown, latex or html; default: by --out."),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table to this file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write to this file; .html makes a page with curves."),
     ] = None,
 ) -> None:
     """Compare the cost and the scores of runs, with the spread over seeds."""
     from remuda.reports import compare
 
+    if form is None:
+        form = compare.ENDINGS.get(out.suffix.lower() if out else "", "text")
     comparison = compare.compare(runs, t)
     table = comparison.render(form)
     if form == "csv":  # a CSV file cannot contain the notes
         typer.echo("\n".join(comparison.notes), err=True)
     if out is None:
         typer.echo(table, nl=False)
-    else:
+        return
+    try:
         out.write_text(table, encoding="utf-8")
-        say(str(out))
+    except OSError as error:
+        raise UserError(
+            f"cannot write {out} ({error.strerror}): choose another file with --out"
+        ) from None
+    say(str(out))
 
 
 @app.command("report")
@@ -147,15 +197,26 @@ def write_report(run: RunFolder) -> None:
 
 @app.command("status")
 def show_status(
-    run: RunFolder,
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|FOLDER",
+            help="Folder of a run, or a folder of runs.",
+            autocompletion=complete_run,
+            callback=found_run,
+        ),
+    ],
     watch: Annotated[
-        bool, typer.Option("--watch", help="Update every second until the run ends.")
+        bool, typer.Option("--watch", help="Update until the run ends, or all runs in the folder.")
     ] = False,
 ) -> None:
-    """Show how a run is doing: state, speed, time left, losses, and every rank."""
+    """Show how a run is doing: state, speed, time left, losses, ranks; or list a folder's runs."""
     from remuda.reports import status
+    from remuda.reports.index import terminal
 
+    is_run = (run / "config.toml").is_file() or not run.is_dir()
+    shown = status if is_run else terminal
     if watch:
-        status.follow(run, console)
+        shown.follow(run, console)
     else:
-        status.show(run, console)
+        shown.show(run, console)

@@ -13,6 +13,7 @@ from remuda.system.choices import lazy_exports
 
 if TYPE_CHECKING:
     from remuda.experiments.bench import measure
+    from remuda.experiments.checks import Outcome, check
     from remuda.experiments.expectation import Expectation
     from remuda.experiments.mixtures import optimise
     from remuda.experiments.repeats import Repeats, repeat
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Expectation",
+    "Outcome",
     "Repeats",
     "Scaling",
     "Setting",
+    "check",
     "measure",
     "optimise",
     "print_tables",
@@ -37,6 +40,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "bench": ["measure"],
+        "checks": ["Outcome", "check"],
         "expectation": ["Expectation"],
         "mixtures": ["optimise"],
         "repeats": ["Repeats", "repeat"],

@@ -10,12 +10,12 @@ from typing import Any
 from remuda.config import EngineConfig, RunConfig
 from remuda.data.batches import Batch
 from remuda.errors import UserError
-from remuda.model.model import Model, load
-from remuda.model.scoring import score_model
+from remuda.model.loading import load
+from remuda.model.model import Model
+from remuda.model.scoring import evaluator_of, score_model
 from remuda.record import Record
 from remuda.record.checkpoints import Leaves
 from remuda.scores.base import Value
-from remuda.scores.evaluator import Evaluator
 from remuda.strategies.facts import Mixture
 from remuda.system.devices import find_device
 from remuda.system.text import Notify, ignore
@@ -50,9 +50,7 @@ def score(
     kinds = "modes" if model.facts.is_points else "fid"
     scores = replace(config.scores, kinds=kinds, samples=samples)
     device = trees.leaves(model.state)[0].device
-    evaluator = Evaluator(
-        config.data, scores, device, notify, model.num_labels, model.facts.classes
-    )
+    evaluator = evaluator_of(replace(config, scores=scores), model, device, notify)
     living = [each.cell for each in mixtures(model) if each.is_alive]
     return {cell: score_model(evaluator, only(model, cell), samples, seed) for cell in living}
 

@@ -1,18 +1,21 @@
 """Train the same settings with several seeds, to measure the spread of the scores."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from remuda.config import RunConfig
+from remuda.config import RunConfig, comparable, to_dict
 from remuda.engines import ENGINES
 from remuda.errors import UserError
 from remuda.record import Reader, Record
-from remuda.reports.compare.groups import settings
+from remuda.record.endings import ending
+from remuda.reports.compare.groups import relevant
 from remuda.training.progress import Progress
 from remuda.training.run import Interrupted, resume, run
+
+LENGTH = {"run.rounds", "run.max_minutes", "run.patience"}  # a repeat may train runs longer
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def repeat(
             repeats.finished.append(folder)
         except Interrupted as stop:
             raise Interrupted(
-                f"{stop}; to continue with all seeds, run the same remuda repeat command again"
+                f"{stop}; to continue with all seeds, run the same command again"
             ) from None
         except UserError as error:
             if not _is_run(folder):
@@ -90,26 +93,37 @@ def _train(folder: Path, config: RunConfig, progress: Progress) -> None:
     torch.compiler.reset()
     if not _is_run(folder):
         run(config, folder, progress)
-    elif _reached(folder) == config.run.rounds and not _lacks_scores(folder, config):
+    elif _has_ended(folder, config) and not _lacks_scores(folder, config):
         progress.note(f"{folder} is finished")
     else:
         # Settings that do not affect training, of the scores and the engine, may have changed.
         resume(folder, progress=progress, config=config)
 
 
+def _has_ended(folder: Path, config: RunConfig) -> bool:
+    """Return whether a run has reached its last round, or has ended early with these settings."""
+    reader, reached = Reader.open(folder), _reached(folder)
+    if reached >= config.run.rounds:
+        return True
+    seconds = sum(line["seconds"] for line in reader.rounds() if line["round"] <= reached)
+    # config.toml has the whole name of the score.
+    run = asdict(config.run) | {"keep_best": reader.chosen_score}
+    return ending(run, reader.scores(), reached, seconds) is not None
+
+
 def _lacks_scores(folder: Path, config: RunConfig) -> bool:
     """Return whether the scores of the last round are missing because of an interruption."""
-    return config.scores.every > 0 and not Reader.open(folder).has_scores(config.run.rounds)
+    return config.scores.every > 0 and not Reader.open(folder).has_scores(_reached(folder))
 
 
 def _refuse_another_run(folder: Path, config: RunConfig) -> None:
     """Raise if the folder contains a run with different settings or with more rounds."""
     if not _is_run(folder):
         return
-    found = Record.open(folder).config
-    old, new = settings(found), settings(config)
-    differing = [key for key in old | new if old.get(key) != new.get(key) and key != "run.rounds"]
-    if found.run.seed != config.run.seed:
+    found, wanted = Record.open(folder).comparable, comparable(to_dict(config))
+    old, new = relevant(found), relevant(wanted)
+    differing = [key for key in old | new if old.get(key) != new.get(key) and key not in LENGTH]
+    if found["run"]["seed"] != config.run.seed:
         differing.append("run.seed")
     if differing:
         raise UserError(

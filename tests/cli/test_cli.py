@@ -4,12 +4,14 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
 import typer
 from PIL import Image
 
@@ -17,6 +19,7 @@ import remuda
 from remuda import cli, config, data, recipes
 from remuda.cli import app
 from remuda.model import scoring
+from tests import own as own_parts
 
 
 def call(*words, cwd=None, **environment):
@@ -50,7 +53,7 @@ def trained(tmp_path_factory):
 
 def test_a_pipe_gets_whole_tables():
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    words = [sys.executable, "-m", "remuda", "list"]
+    words = [sys.executable, "-m", "remuda", "list", "--all"]
     result = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     for name in recipes.names():
         about = re.escape(recipes.read(name)[1]["about"])
@@ -82,6 +85,8 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--data",
             "--set",
             "--dry-run",
+            "--skip-broken",
+            "--trust",
         },
         "resume": {
             "run",
@@ -92,8 +97,10 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--ranks",
             "--hosts",
             "--restarts",
+            "--set",
+            "--trust",
         },
-        "join": {"run", "--hosts", "--ranks", "--members"},
+        "join": {"run", "--hosts", "--ranks", "--members", "--trust"},
         "sample": {
             "run",
             "--n",
@@ -103,24 +110,60 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--out",
             "--seed",
             "--checkpoint",
+            "--best",
             "--device",
+            "--trust",
+        },
+        "export": {
+            "run",
+            "--to",
+            "--label",
+            "--member",
+            "--out",
+            "--checkpoint",
+            "--best",
+            "--trust",
         },
         "data": {"name", "--anova", "--data", "--set"},
-        "bench": {"recipe", "--device", "--data", "--set"},
+        "bench": {"recipe", "--device", "--data", "--set", "--trust"},
         "score": {
             "run",
             "--with",
             "--n",
             "--checkpoint",
+            "--best",
             "--reference",
             "--classifier",
             "--seed",
             "--device",
             "--data",
+            "--set",
+            "--trust",
         },
         "compare": {"runs", "--round", "--format", "--out"},
-        "repeat": {"recipe", "--seeds", "--first-seed", "--out", "--device", "--data", "--set"},
-        "traffic": {"recipe", "--members", "--out", "--data", "--set"},
+        "repeat": {
+            "recipe",
+            "--seeds",
+            "--first-seed",
+            "--out",
+            "--device",
+            "--data",
+            "--set",
+            "--trust",
+        },
+        "reproduce": {
+            "name",
+            "--short",
+            "--out",
+            "--seeds",
+            "--data",
+            "--device",
+            "--set",
+            "--from",
+            "--dry-run",
+            "--markdown",
+        },
+        "traffic": {"recipe", "--members", "--out", "--data", "--set", "--trust"},
         "scaling": {
             "recipe",
             "--ranks",
@@ -132,13 +175,17 @@ def test_the_set_of_commands_and_flags_is_frozen():
             "--out",
             "--data",
             "--set",
+            "--trust",
         },
-        "mixture": {"run", "--checkpoint", "--n", "--optimise", "--device", "--data"},
+        "mixture": {"run", "--checkpoint", "--n", "--optimise", "--device", "--data", "--trust"},
         "profile": {"run"},
         "report": {"run"},
+        "watch": {"folder", "--host", "--port"},
         "status": {"run", "--watch"},
         "doctor": {"--ranks", "--hosts"},
-        "list": set(),
+        "check": {"part", "--set"},
+        "list": {"part", "--all", "--papers"},
+        "show": {"recipe"},
     }
 
 
@@ -173,7 +220,8 @@ def test_sample_to_a_grid_a_row_per_label_and_a_folder(trained, tmp_path):
     sample("--n", 5, "--label", "all", "--out", tmp_path / "b.png")
     side = 35  # images enlarged to 32 pixels, and a margin of 3
     assert Image.open(tmp_path / "a.png").size == (8 * side + 3, 3 * side + 3)
-    assert Image.open(tmp_path / "b.png").size == (5 * side + 3, 3 * side + 3)
+    width, height = Image.open(tmp_path / "b.png").size  # with the names of the classes
+    assert height == 3 * side + 3 and 5 < width - (5 * side + 3) < 20
     sample("--n", 4, "--label", "all", "--out", tmp_path / "images")
     again = data.load(data.DataConfig(name=f"folder:{tmp_path / 'images'}"))
     assert again.counts == [4, 4, 4] and again.shape == (1, 8, 8)
@@ -195,6 +243,20 @@ def test_walk_between_points(trained, tmp_path, capsys):
     walk("1:0", "1:1", "--n", 2, "--frames", 3, "--out", tmp_path / "walk.gif")
     picture = Image.open(tmp_path / "walk.gif")
     assert picture.size == (2 * 35 + 3, 35 + 3) and picture.n_frames == 3
+
+
+def test_export_writes_a_folder_that_works_by_itself(trained, capsys):
+    run = trained[0] / "runs/small-001"
+    assert in_process("export", run, "--to", "hub") == (0, "")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"model of round 3: {run / 'export-hub'}",
+        f"upload: hf upload USER/small-001 {run / 'export-hub'} .",
+    ]
+    model = runpy.run_path(str(run / "export-hub" / "load.py"))["load"]()
+    noise = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
+    expected = remuda.load(run).sample(4, labels=[0, 1, 2, 2], noise=noise)
+    assert torch.equal(model.sample(4, labels=[0, 1, 2, 2], noise=noise), expected)
 
 
 def test_the_other_commands(trained, monkeypatch, capsys):
@@ -278,17 +340,24 @@ def bad(tmp_path) -> dict[tuple, str]:
         ("sample", run, "--device", "tpu"): "engine.device=tpu is unknown",
         ("sample", run, "--device", "cuda:77"): "engine.device=cuda:77",
         ("sample", run, "--frames", "3"): "--frames requires --walk",
+        ("sample", run, "--best"): "keeps no best checkpoint: choose a round with --checkpoint",
+        ("score", run, "--best", "--checkpoint", "2"): "--best cannot be combined",
         ("sample", run, "--walk", "0"): "option '--walk' requires 2 arguments",
         ("sample", run, "--walk", "0", "1", "--label", "all"): "--label cannot be combined with",
         ("sample", run, "--walk", "0", "9"): "labels are 0 to 2",
         ("sample", run, "--walk", "0", "1", "--n", "0"): "not 8 frames and 0 rows",
         ("sample", run, "--walk", "0", "1", "--out", "x.mp4"): "use a name that ends in .png",
         ("sample", empty): "not a run",
+        ("export", run, "--to", "pickle"): "format pickle is unknown",
+        ("export", run, "--label", "12"): "labels are 0 to 2",
+        ("export", run, "--member", "1"): "select one with --label",
+        ("export", run, "--out", tmp_path): "export overwrites nothing",
+        ("export", run, "--checkpoint", "77"): "no checkpoint of round 77",
         ("report", empty): "",
         ("data", "mnits"): "did you mean mnist",
         (*digits, "--ranks", "2"): "engine.ranks=2 requires MPI: add --engine mpi",
         ("train",): "missing argument 'RECIPE|FILE.toml'; see remuda train --help",
-        ("trian",): "no such command 'trian'",
+        ("trian",): "no such command 'trian'; did you mean remuda train?",
         ("train", "class-parallel-digits", "--no-such-flag"): "no such option: --no-such-flag",
         (*digits, "--rounds", "many"): "invalid value for '--rounds'",
         ("compare", run, "--format", "pdf"): "choose from text, csv, markdown, latex",
@@ -391,3 +460,63 @@ def test_a_full_memory_gets_a_sentence(trained, tmp_path):
     )
     assert result.returncode == 2
     assert result.stderr.startswith("remuda: the memory is full: lower"), result.stderr
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A folder with a recipe that names the user's own networks, and a run of it."""
+    (tmp_path / "mine.py").write_text(own_parts.TEXT + f"# {tmp_path}\n")
+    (tmp_path / "mine.toml").write_text(
+        '[networks]\nname = "mine.py:Tiny"\n'
+        '[strategy]\nname = "md-gan"\nbatch_size = 4\nsteps_per_round = 1\n'
+        '[run]\nmembers = 2\nrounds = 1\n[engine]\ndevice = "cpu"\n'
+    )
+    folder = tmp_path / "run"
+    result = call("train", tmp_path / "mine.toml", "--out", folder, cwd=tmp_path.parent)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def test_code_of_a_run_needs_trust(own):
+    for words in (["resume", own], ["sample", own], ["score", own], ["join", own, "--ranks", 1]):
+        result = call(*words)
+        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1, result.stderr
+        assert "brings its own code" in result.stderr and "add --trust" in result.stderr
+    result = call("train", own / "config.toml", "--out", own.parent / "again")
+    assert result.returncode == 2 and "add --trust" in result.stderr
+    (own.parent / "mine.py").write_text("# changed\n")
+    result = call("resume", own, "--rounds", 2, "--trust", "--set", "run.sample_every=1")
+    assert result.returncode == 0, result.stderr
+    assert "mine.py has changed since the run started" in result.stdout
+    assert (own / "samples" / "round-000002.png").exists()
+    result = call("sample", own, "--trust")
+    assert result.returncode == 0 and (own / "sample.png").exists(), result.stderr
+
+
+def test_parts_and_recipes_are_shown(own, tmp_path):
+    printed = call("list", own.parent / "mine.py").stdout
+    assert re.search(r'^networks.name = ".*mine.py:Tiny": Two small perceptrons.$', printed, re.M)
+    assert re.search(r"^hidden +whole number +16 +neurons in the hidden layer, >= 1", printed, re.M)
+    assert re.search(r"^latent +whole number +8 +length of the noise vector", printed, re.M)
+    assert re.search(r"^factor +number +2.0 +Multiplies nothing", printed, re.M)
+    assert 'strategy.loss = "' in printed and 'data.name = "' in printed
+    assert 'scores.kinds = "' in printed
+    shown = call("show", own.parent / "mine.toml").stdout
+    (tmp_path / "elsewhere").mkdir()
+    copy = tmp_path / "elsewhere" / "copy.toml"
+    copy.write_text(shown)
+    assert recipes.recipe(str(copy)).networks.latent == 8, "paths are absolute"
+    text = (recipes.FOLDER / "md-gan-digits.toml").read_text()
+    assert call("show", "md-gan-digits").stdout == text
+    for words in (["list", "mlpp"], ["show", "md-gan-digit"], ["list", "nothing.py"]):
+        result = call(*words)
+        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
+
+
+def test_settings_change_at_a_resume(own):
+    result = call("resume", own, "--trust", "--rounds", 2, "--set", "networks.hidden=9")
+    assert result.returncode == 2 and len(result.stderr.splitlines()) == 1, result.stderr
+    result = call("resume", own, "--trust", "--set", "strategy.batch=9")
+    assert result.returncode == 2 and "did you mean" in result.stderr
+    result = call("resume", own, "--trust", "--rounds", 2, "--set", "data.name=folder:/nowhere")
+    assert result.returncode == 2 and "/nowhere" in result.stderr

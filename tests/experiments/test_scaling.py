@@ -433,6 +433,7 @@ def test_off_a_grid_members_exchange_by_a_derangement(tiny_config):
 # A real experiment
 
 
+@pytest.mark.soak
 def test_an_experiment_on_one_and_two_ranks(tiny, tmp_path, capsys, monkeypatch):
     pytest.importorskip("mpi4py", reason="ranks need mpi4py")
     (tmp_path / "small.toml").write_text(configs.to_toml(configs.from_dict(tiny)))

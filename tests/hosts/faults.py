@@ -28,10 +28,10 @@ SETTINGS = (
 class Run:
     """A run on three hosts, started on one of them; rank 0 runs on h1."""
 
-    def __init__(self, network, folder, strategy, launched_on="h1"):
+    def __init__(self, network, folder, strategy, launched_on="h1", settings=()):
         self.network, self.folder = network, folder
         recipe = folder.with_suffix(".toml")
-        recipe.write_text(config.to_toml(configured(strategy, *SETTINGS)))
+        recipe.write_text(config.to_toml(configured(strategy, *SETTINGS, *settings)))
         words = ("train", recipe, "--engine", "mpi", "--hosts", HOSTS, "--out", folder)
         self.process = network.popen(launched_on, sys.executable, "-m", "remuda", *words)
         self.grown: list[float] = []  # when a round was recorded

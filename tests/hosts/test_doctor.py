@@ -4,6 +4,8 @@ import re
 import sys
 import time
 
+import pytest
+
 
 def rows(printed, name):
     """Return the texts of all lines about a check that is ok."""
@@ -15,6 +17,7 @@ def failures(printed):
     return re.findall(r"^would fail +(\S+) +(\S.*)$", printed, re.MULTILINE)
 
 
+@pytest.mark.soak
 def test_hosts_that_work_are_measured(hosts):
     """The bridge has the same address on all hosts, like the one that Docker makes."""
     for host in hosts.names:
@@ -43,7 +46,9 @@ def test_hosts_that_work_are_measured(hosts):
     _, header, h1, h2, slow = rows(printed, "bandwidth")
     assert header.split() == ["MB/s", "h2", "h3"]
     fast, *limited = (float(word.replace(",", "")) for word in (*h1.split()[1:], h2.split()[1]))
-    assert all(8 < rate <= 12.6 for rate in limited) and fast > 50, "100 Mbit/s are 12.5 MB/s"
+    # 100 Mbit/s are 12.5 MB/s. On a busy machine, the two directions may follow one another, and
+    # the rate is then half as large.
+    assert all(5 < rate <= 12.6 for rate in limited) and fast > 50, printed
     assert slow.startswith("h1 - h3 and h2 - h3 reach less than a quarter of the fastest pair")
 
 

@@ -24,7 +24,9 @@ from remuda.model import Model
 from remuda.networks import DCGAN, MLP, ResNet
 from remuda.record import DataFacts
 from remuda.strategies import STRATEGIES
+from remuda.strategies.context import facts_of
 from remuda.tensors import trees
+from remuda.tensors.codecs import CODECS, Compressor
 from remuda.training.assemble import assemble
 
 NETWORKS = {
@@ -46,7 +48,20 @@ MORE = [  # settings with other rows or other numbers of messages
     ("md-gan", 6, "mlp", dict(lose_every=1, **SCHEDULE)),
     ("md-gan", 5, "resnet", SPECTRAL),
     ("md-gan", 6, "resnet", PAIRED),
+    ("md-gan", 5, "mlp", dict(members=12, discriminators=5, same_start=False)),
+    ("md-gan", 6, "mlp", dict(members=13, discriminators=6, visits="random")),
+    ("fl-gan", 5, "mlp", dict(weights="distances", fraction=0.5)),
+    ("md-gan", 6, "mlp", dict(aggregate="median", liars=1, lie="noise", lose_every=1)),
+    ("md-gan", 5, "mlp", dict(aggregate="krum", liars=1, lie="constant", num_fake_batches=1)),
+    ("md-gan", 5, "resnet", dict(forgive="f2a", liars=2, lie="collude")),
     ("fl-gan", 5, "mlp", dict(sync="generator", fraction=0.5)),
+    ("fl-gan", 5, "mlp", dict(aggregate="geometric-median", liars=1, fraction=0.8, ema=0.9)),
+    ("fl-gan", 6, "dcgan", dict(aggregate="median", sync_optimizer="average", local_norms=True)),
+    ("fl-gan", 5, "resnet", dict(liars=2, lie="labels", **SPECTRAL)),
+    ("md-gan", 5, "mlp", dict(compress_down="int4", compress_up="int8", compress_across="int16")),
+    ("md-gan", 6, "dcgan", dict(compress_up="top-k", error_feedback=True)),
+    ("fl-gan", 5, "mlp", dict(compress_down="int16", compress_up="int8", error_feedback=True)),
+    ("fl-gan", 6, "dcgan", dict(compress_up="int16", fraction=0.5, local_norms=True)),
     ("fl-gan", 6, "dcgan", dict(sync_optimizer="average", local_norms=True, ema=0.9)),
     ("class-parallel", 5, "mlp", dict(loss="wasserstein", discriminator_steps=2, **SCHEDULE)),
     ("class-parallel", 5, "resnet", dict(**SPECTRAL, **SHARED, **SCHEDULE)),
@@ -64,11 +79,12 @@ def toy_data():
     return Dataset("toy", images, labels, tuple("abcdef"))
 
 
-def train(name, make_engine, size, networks, rounds=2, orders=None, **settings):
+def train(name, make_engine, size, networks, rounds=2, orders=None, members=0, **settings):
     """Train a strategy on an engine.
 
     Return its whole state, all members' metrics, some images, and the order of the arrivals in
-    every round, all at rank 0. ``orders`` repeats an earlier order of arrivals.
+    every round, all at rank 0. ``orders`` repeats an earlier order of arrivals. If ``members`` is
+    given, the population has another size than ``run.members``.
     """
     if name.startswith("cellular"):
         height, width = GRIDS[size]
@@ -76,11 +92,15 @@ def train(name, make_engine, size, networks, rounds=2, orders=None, **settings):
     data = toy_data()
     strategy = STRATEGIES[name](batch_size=4, steps_per_round=2, **settings)
     config = DataConfig(partition=strategy.partitions[0])
-    shares = partition(data.labels, size, config, 6, 3)
-    sizes = [len(share) for share in shares]
-    context = strategy.prepare(NETWORKS[networks], data.shape, 6, 3, sizes)
+    groups = strategy.share_groups(size, members)
+    shares = partition(data.labels, groups[-1].stop, config, 6, 3)
+    images = [torch.cat([shares[number] for number in group]) for group in groups]
+    counts = [data.labels[own].bincount(minlength=6).tolist() for own in images]
+    context = strategy.prepare(
+        NETWORKS[networks], data.shape, 6, 3, list(map(len, images)), class_counts=counts
+    )
     engine = make_engine(size, strategy.grid)
-    batches = Batches(data, shares, members=engine.members, batch_size=4, seed=3)
+    batches = Batches(data, shares, members=engine.members, groups=groups, batch_size=4, seed=3)
     count = strategy.batches_per_round(6)
     state, reports, found = strategy.init(context, engine), [], []
     for t in range(1, rounds + 1):
@@ -95,7 +115,8 @@ def train(name, make_engine, size, networks, rounds=2, orders=None, **settings):
             again, _ = strategy.round(context, engine, state, real, t)
             assert trees.equal(after, again), "a round can run again"
         state = after
-        reports.append(engine.gather(lambda _, rows: rows, (), metrics))
+        both = dict(metrics), facts_of(metrics)
+        reports.append(engine.gather(lambda _, rows: rows, (), both))
     images = generate(strategy, context, engine, state)
     rows = engine.gather(lambda _, rows: rows, (), strategy.rows(state))
     return strategy.with_rows(state, rows), reports, images, found
@@ -141,8 +162,9 @@ def check_strategy(communicator, name, size, networks, **settings):
             continue
         assert torch.allclose(a.double(), b.double(), atol=2e-3), (name, size, networks, leaf)
     for one, other in zip(lines, reports, strict=True):
-        for key in one:
-            assert torch.allclose(one[key], other[key], atol=1e-3), (name, size, networks, key)
+        for (key, a), (_, b) in zip(*map(trees.named_leaves, (one, other)), strict=True):
+            close = torch.allclose(a.double(), b.double(), atol=1e-3)
+            assert close, (name, size, networks, key)
 
 
 def check_strategies(communicator):
@@ -286,6 +308,26 @@ def check_traffic(communicator):
     assert engine.bytes["gather", "up"] == size * row and sent["gather"] == (size - 1) * row
 
 
+def check_traffic_of_compressed_rows(communicator):
+    """Compare the bytes sent with those of Metered, with every codec and one member per rank."""
+    size = communicator.num_ranks
+    if size == 1:
+        return
+    numbers, row = torch.randn(1, 3, 700), 3 * 700
+    for codec in CODECS:
+        bare = MPIEngine(communicator, size)
+        engine, compressor = Metered(bare), Compressor(codec, 0.05)
+        engine.scatter(lambda c=compressor: c.encode(torch.zeros(size, 3, 700)))
+        engine.gather(lambda server, got: server, (), compressor.encode(numbers))
+        engine.take(compressor.encode(numbers), torch.arange(size).roll(1))
+        by_rank = communicator.all_gather(dict(bare.sent))
+        sent = {verb: sum(one.get(verb, 0) for one in by_rank) for verb in bare.sent}
+        num_bytes = compressor.row_bytes([row])
+        assert engine.bytes["scatter", "down"] == engine.bytes["gather", "up"] == size * num_bytes
+        assert sent["scatter"] == sent["gather"] == (size - 1) * num_bytes, codec
+        assert sent["take"] == engine.bytes["take", "across"] == size * num_bytes, codec
+
+
 def check_traffic_with_several_members_per_rank(communicator):
     """A row that several members of a rank take is sent once, and never to its own rank."""
     if communicator.num_ranks != 2:
@@ -345,6 +387,7 @@ def main():
             check_verbs(communicator, size)
         check_traffic(communicator)
         check_traffic_of_shared_layers(communicator)
+        check_traffic_of_compressed_rows(communicator)
         check_traffic_with_several_members_per_rank(communicator)
         check_large_messages(communicator)
         check_strategies(communicator)

@@ -25,6 +25,7 @@ VALUES = {
 }
 SETTINGS = {
     "md-gan": ["run.members=5"],
+    "md-gan-visits": ["strategy.name=md-gan", "run.members=12", "strategy.discriminators=5"],
     "fl-gan": ["run.members=5"],
     "class-parallel": ["run.members=5"],
     "class-parallel-shared": [

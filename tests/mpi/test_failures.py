@@ -18,7 +18,7 @@ from tests.mpi.starting import remuda
 from tests.mpi.test_training import assert_close_runs
 from tests.training.test_run import assert_same_run
 
-DROPS = ("md-gan", "fl-gan")
+DROPS = ("md-gan", "md-gan-visits", "fl-gan")
 NO_RESTART = ("--restarts", 0)
 
 
@@ -67,7 +67,9 @@ def check_members(folder, strategy, undisturbed):
         return
     lost = [member for failure in failures for member in failure["members"]]
     assert all(failure["action"] == "drop" for failure in failures)
-    assert list(record.config.run.lost) == lost and record.config.run.members == 5 - len(lost)
+    config = record.config
+    num_members = config.strategy.num_members(config.run.members, len(record.facts.classes))
+    assert list(config.run.lost) == lost and num_members == 5 - len(lost)
     for line in record.rounds():
         earlier = [failure for failure in failures if failure["round"] < line["round"]]
         num_lost = sum(len(failure["members"]) for failure in earlier)
@@ -75,7 +77,7 @@ def check_members(folder, strategy, undisturbed):
 
 
 # Members are lost, or move.
-@pytest.mark.parametrize("strategy", ["md-gan", "class-parallel-shared"])
+@pytest.mark.parametrize("strategy", ["md-gan", "md-gan-visits", "class-parallel-shared"])
 def test_a_run_survives_a_lost_rank(tmp_path, strategy, undisturbed):
     lose_a_rank(tmp_path / "run", strategy, 0, undisturbed)
 
@@ -129,6 +131,7 @@ def test_all_ranks_end_while_they_start(tmp_path, is_stop):
     assert (status, errors) == expected and not (tmp_path / "run").exists()
 
 
+@pytest.mark.soak
 def test_all_ranks_are_lost_between_the_last_round_and_its_checkpoint(tmp_path):
     run = tmp_path / "run"
     settings = ["scores.every=4", "scores.kinds=fid", "scores.samples=50000"]
@@ -171,6 +174,7 @@ def lose_two(folder, strategy, seed, pause):
     assert sorted(rank for failure in failures for rank in failure["ranks"]) == [1, 3]
 
 
+@pytest.mark.soak  # one lost rank is tested above, for each strategy
 def test_a_run_survives_two_lost_ranks(tmp_path, undisturbed):
     lose_two(tmp_path / "run", "cellular", 0, 0)
     assert_close_runs(undisturbed("cellular"), tmp_path / "run")
@@ -192,6 +196,7 @@ def test_a_rank_is_lost_during_a_checkpoint(tmp_path):
     assert_complete(tmp_path / "run")
 
 
+@pytest.mark.soak
 def test_rank_0_is_lost_during_a_checkpoint(tmp_path, on_three_ranks, undisturbed):
     """The checkpoints stay intact, and a resume on the same number of ranks is exact."""
     run = tmp_path / "run"

@@ -97,9 +97,8 @@ def test_a_suspended_worker_delays_only_the_end_of_a_round(tmp_path):
     assert set(members) == set(range(SIZE))
 
 
-@pytest.mark.parametrize(
-    "strategy", ["md-gan-async", pytest.param("cellular-async", marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("strategy", ["md-gan-async", "cellular-async"])
 def test_a_stopped_run_resumes_and_its_order_can_be_replayed(tmp_path, strategy):
     """Turns that were in flight are computed again."""
     run = tmp_path / "run"

@@ -5,7 +5,7 @@ import pytest
 from tests.mpi.starting import on_ranks
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2, 3, 5])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, pytest.param(5, marks=pytest.mark.soak)])
 def test_all_verbs_and_strategies_equal_stacked(num_ranks):
     result = on_ranks(num_ranks, "tests.mpi.cases")
     assert result.returncode == 0, result.stderr[-3000:]

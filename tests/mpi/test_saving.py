@@ -3,6 +3,8 @@
 import re
 import shutil
 
+import pytest
+
 import remuda as library
 from remuda import config
 from remuda.record import Record
@@ -70,6 +72,7 @@ def test_ranks_that_cannot_see_the_folder_take_part(tmp_path):
     assert final_tensors(run)
 
 
+@pytest.mark.soak
 def test_no_rank_needs_memory_for_more_than_its_own_rows(tmp_path):
     """Sixteen members on four ranks: the whole state is four times the rows of a rank.
 

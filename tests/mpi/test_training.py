@@ -83,11 +83,23 @@ def processes_of(run):
     return [line for line in found if str(run) in line]
 
 
+def assert_close(a, b, name):
+    """Compare numbers within rounding, also in nested lists and dicts."""
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), name
+        a, b = list(a.values()), list(b.values())
+    if isinstance(a, list):
+        for one, other in zip(a, b, strict=True):
+            assert_close(one, other, name)
+    else:
+        assert a == pytest.approx(b, abs=1e-3), name
+
+
 def assert_close_runs(one, other):
     for a, b in zip(losses(one), losses(other), strict=True):
         assert a.keys() == b.keys()
         for name in a:
-            assert a[name] == pytest.approx(b[name], abs=1e-3), name
+            assert_close(a[name], b[name], name)
     a, b = final_tensors(one), final_tensors(other)
     assert a.keys() == b.keys() and all(a[name].shape == b[name].shape for name in a)
     assert all((a[name].double() - b[name].double()).abs().max() < 2e-3 for name in a)
@@ -128,6 +140,15 @@ def test_a_resume_may_change_the_ranks_and_the_engine(folder):
     assert_close_runs(whole, run)
 
 
+def test_rank_0_sends_the_run_to_trackers(folder):
+    pytest.importorskip("tensorboard")
+    words = [*train_on_two_ranks(folder), "--rounds", 2, "--set", 'run.trackers=["tensorboard"]']
+    result = remuda(*words, "--out", folder / "tracked")
+    assert result.returncode == 0, result.stderr
+    assert Record.open(folder / "tracked").trackers()["tensorboard"].rounds == 2
+    assert len(list((folder / "tracked" / "tensorboard").iterdir())) == 1  # one process wrote
+
+
 def test_divergence_ends_all_ranks_with_one_sentence(folder):
     words = ["remuda", "train", folder / "small.toml", "--engine", "mpi"]
     settings = ["--set", "strategy.loss=least-squares", "--set", "strategy.discriminator_lr=1e30"]
@@ -141,12 +162,15 @@ def test_each_rank_may_have_its_own_data(folder, toy_data):
     """If a rank has no images, the message names the rank."""
     for rank in range(2):  # 19 and 15 images
         write_toy_images(toy_data, folder / f"images-{rank}", first=4 * rank)
+    (folder / "images-1" / "dark" / "broken.png").write_bytes(b"")
     data = f"data.name=folder:{folder}/images-{{rank}}"
     settings = ["--set", data, "--set", "run.members=3", "--rounds", 2]
+    settings += ["--set", "data.storage=disk", "--skip-broken"]
     words = ["remuda", "train", folder / "small.toml", *settings, "--engine", "mpi"]
     result = on_ranks(2, *words, "--out", folder / "own", "--set", "strategy.name=fl-gan")
     assert result.returncode == 0, result.stderr
-    assert Record.open(folder / "own").facts.counts == [20, 10, 4]
+    facts = Record.open(folder / "own").facts
+    assert facts.counts == [20, 10, 4] and facts.skipped == 1
     refused = remuda("resume", folder / "own", "--rounds", 3, "--ranks", 1)
     assert refused.returncode == 2
     assert "belong to ranks 0, 1, but this job has 1 rank: use --ranks 2" in refused.stderr

@@ -118,7 +118,7 @@ def undisturbed(cluster, tmp_path_factory):
     return get
 
 
-@quick("mpirun")
+@both
 def test_rank_0_is_lost(cluster, launcher, tmp_path, undisturbed):
     """The job is requeued, and its result is that of a run without failures."""
     job = Submitted(cluster, launcher, tmp_path / "job")

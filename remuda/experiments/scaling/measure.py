@@ -125,7 +125,8 @@ def _refuse_another_run(folder: Path, case: Case) -> None:
     is_run = (folder / "config.toml").exists()
     if not is_run:
         raise UserError(f"{folder} is not a run: choose another --out")
-    if Record.open(folder).config != case.config:
+    wanted = configs.comparable(configs.to_dict(case.config))
+    if Record.open(folder).comparable != wanted:
         raise UserError(f"{folder} contains a run with different settings: choose another --out")
 
 
@@ -151,7 +152,7 @@ def _train(case: Case, folder: Path, notify: Notify) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate()
         raise Interrupted(
-            "stopped; to measure the missing cases, run the same remuda scaling command again"
+            "stopped; to measure the missing cases, run the same command again"
         ) from None
     if process.returncode:
         reason = " ".join(errors.split()).removeprefix("remuda: ")

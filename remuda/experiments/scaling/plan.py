@@ -82,7 +82,10 @@ def _only_rounds(config: RunConfig, ranks: int, rounds: int) -> RunConfig:
             checkpoint_minutes=math.inf,
             sample_every=rounds,
             keep_checkpoints=1,
-            tensorboard=False,
+            keep_best="",
+            patience=0,
+            max_minutes=0.0,
+            trackers=(),
         ),
         scores=replace(config.scores, every=0),
     )

@@ -3,7 +3,7 @@
 print_tables(setting_of(recipe("md-gan-digits")), Console())
 """
 
-from remuda.experiments.traffic.configured import setting_of
+from remuda.experiments.traffic.configured import setting_for, setting_of
 from remuda.experiments.traffic.figure import crossing_batch, draw
 from remuda.experiments.traffic.setting import Messages, Setting, fl_gan, md_gan
 from remuda.experiments.traffic.tables import (
@@ -25,6 +25,7 @@ __all__ = [
     "fl_gan",
     "md_gan",
     "print_tables",
+    "setting_for",
     "setting_of",
     "totals",
 ]

@@ -1,5 +1,6 @@
 """Derive the traffic setting of a run from its configuration."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -16,10 +17,22 @@ def setting_of(config: RunConfig, members: int = 0) -> Setting:
     """Return the setting for a run's networks, data and length; any strategy is possible.
 
     The number of workers is ``members``, or else ``run.members``, or else the strategy's default.
-    If that default is a single pair, the number is ten, as in the paper.
+    If that default is a single pair, the number is ten, as in the paper. If only some of the
+    workers take part in an iteration, the setting describes these workers.
     """
-    strategy, dataset = config.strategy, load(config.data)
-    num_classes, num_images = len(dataset.classes), len(dataset.images)
+    dataset = load(config.data)
+    return setting_for(config, dataset.shape, len(dataset.classes), len(dataset.images), members)
+
+
+def setting_for(
+    config: RunConfig,
+    shape: tuple[int, int, int],
+    num_classes: int,
+    num_images: int,
+    members: int = 0,
+) -> Setting:
+    """Return the setting for data that are only known by their size, without loading them."""
+    strategy = config.strategy
     num_workers = members or config.run.members or strategy.num_members(0, num_classes)
     if not (members or config.run.members) and num_workers == 1:
         num_workers = WORKERS
@@ -28,15 +41,17 @@ def setting_of(config: RunConfig, members: int = 0) -> Setting:
         num_images = num_workers * max(1, round(config.data.fraction * num_images))
     # Building the layers draws initial weights. Keep the caller's random state unchanged.
     with torch.random.fork_rng(devices=[]):
-        generator = config.networks.generator(dataset.shape, num_classes)
-        discriminator = config.networks.discriminator(dataset.shape, num_classes)
+        generator = config.networks.generator(shape, num_classes)
+        discriminator = config.networks.discriminator(shape, num_classes)
     setting = Setting(
         generator_size=count_parameters(generator),
         discriminator_size=count_parameters(discriminator),
-        image_size=dataset.images[0].numel(),
+        image_size=math.prod(shape),
         num_images=num_images,
         num_workers=num_workers,
         batch_size=strategy.batch_size,
+        generator_leaves=tuple(param.numel() for param in generator.parameters()),
+        discriminator_leaves=tuple(param.numel() for param in discriminator.parameters()),
     )
     return _with_plan(setting, config)
 
@@ -45,14 +60,20 @@ def _with_plan(setting: Setting, config: RunConfig) -> Setting:
     """Add the length of the run and the strategy's settings. The given setting must have E = 1."""
     strategy = config.strategy
     plan = strategy.traffic_plan(setting.num_workers)
+    num_active = plan.num_active or setting.num_workers
     steps = strategy.steps_in(strategy.batches_per_round(setting.images_per_worker))
     steps_per_epoch = steps // plan.epochs_per_round
-    is_pass = steps_per_epoch == setting.period
+    is_pass = steps_per_epoch == setting.period and num_active == setting.num_workers
     return replace(
         setting,
+        num_images=round(setting.images_per_worker * num_active),
+        num_workers=num_active,
         num_fake_batches=plan.num_fake_batches,
         epochs=plan.epochs,
         steps_per_epoch=0 if is_pass else steps_per_epoch,
         swaps=plan.swaps,
         iterations=config.run.rounds * steps,
+        down=plan.down,
+        up=plan.up,
+        across=plan.across,
     )

@@ -4,10 +4,11 @@ C. Hardy, E. Le Merrer, B. Sericola, "MD-GAN: Multi-Discriminator Generative Adv
 for Distributed Datasets", IPDPS 2019, section IV-D.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from remuda.errors import UserError
 from remuda.system.text import count
+from remuda.tensors.codecs import COARSE, UNCOMPRESSED, Compressor
 
 FLOAT = 4  # bytes of a parameter and of a pixel
 MIB = 2**20  # bytes; the paper calls it a MB
@@ -28,12 +29,18 @@ class Setting:
     steps_per_epoch: int = 0  # iterations of a local epoch; 0 = one pass over a worker's images
     swaps: bool = True  # whether MD-GAN's workers swap discriminators
     iterations: int = 50_000  # (I) generator updates, >= 1
+    # Sizes of the parameters, which are compressed one by one; () = all in one.
+    generator_leaves: tuple[int, ...] = ()
+    discriminator_leaves: tuple[int, ...] = ()
+    down: Compressor = UNCOMPRESSED  # of messages from the server to workers
+    up: Compressor = UNCOMPRESSED  # of messages from workers to the server
+    across: Compressor = UNCOMPRESSED  # of discriminators in a swap
 
     def __post_init__(self):
         for field in fields(self):
             least = 0 if field.name in ("steps_per_epoch", "swaps") else 1
             name, value = field.name, getattr(self, field.name)
-            if value < least:
+            if isinstance(value, int) and value < least:
                 raise UserError(
                     f"cannot count traffic: {name} must be at least {least}, not {value}"
                 )
@@ -48,6 +55,11 @@ class Setting:
                 f"{members} cannot share {count(self.num_images, 'image')}: raise data.limit or "
                 "use fewer members"
             )
+
+    @property
+    def uncompressed(self) -> "Setting":
+        """The same setting without compression, as in the paper."""
+        return replace(self, down=UNCOMPRESSED, up=UNCOMPRESSED, across=UNCOMPRESSED)
 
     @property
     def images_per_worker(self) -> float:
@@ -104,12 +116,19 @@ class Messages:
 
 
 def fl_gan(setting: Setting) -> Messages:
-    """Return the messages of FL-GAN: both networks go up, and their means come back."""
-    pair = FLOAT * (setting.generator_size + setting.discriminator_size)
+    """Return the messages of FL-GAN: both networks go up, and their means come back.
+
+    FL-GAN cannot use coarse codecs, so it sends such messages without compression.
+    """
+    pair = [
+        *(setting.generator_leaves or (setting.generator_size,)),
+        *(setting.discriminator_leaves or (setting.discriminator_size,)),
+    ]
+    up = UNCOMPRESSED if setting.up.codec in COARSE else setting.up
     return Messages(
         num_workers=setting.num_workers,
-        down=pair,
-        up=pair,
+        down=setting.down.row_bytes(pair),
+        up=up.row_bytes(pair),
         across=0,
         num_exchanges=setting.iterations // setting.period,
         num_swaps=0,
@@ -118,13 +137,14 @@ def fl_gan(setting: Setting) -> Messages:
 
 def md_gan(setting: Setting) -> Messages:
     """Return the messages of MD-GAN: batches down, feedback up, discriminators across."""
-    batch = FLOAT * setting.batch_size * setting.image_size
+    batch = setting.batch_size * setting.image_size
+    discriminator = setting.discriminator_leaves or (setting.discriminator_size,)
     swaps = setting.swaps and setting.num_workers > 1  # a single worker has no partner
     return Messages(
         num_workers=setting.num_workers,
-        down=batches_sent(setting) * batch,
-        up=batch,
-        across=FLOAT * setting.discriminator_size if swaps else 0,
+        down=setting.down.row_bytes([batches_sent(setting) * batch]),
+        up=setting.up.row_bytes([batch]),
+        across=setting.across.row_bytes(discriminator) if swaps else 0,
         num_exchanges=setting.iterations,
         num_swaps=setting.iterations // setting.period if swaps else 0,
     )

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from remuda.experiments.traffic.figure import describe_crossings
 from remuda.experiments.traffic.setting import FLOAT, MIB, Setting, batches_sent, fl_gan, md_gan
+from remuda.system import look
 
 PAPER_BATCH_SIZES = (10, 100)  # the columns of table IV
 NOTHING = "-"
@@ -102,18 +103,47 @@ def describe(setting: Setting) -> str:
     )
 
 
+def legend(setting: Setting) -> list[tuple[str, str, str]]:
+    """Return every letter in the tables, with its value here and its meaning."""
+    w, theta, d = setting.generator_size, setting.discriminator_size, setting.image_size
+    period = f"{setting.period:,} iterations" if setting.swaps else "without swaps"
+    return [
+        ("C", "", "the central server"),
+        ("W", "", "a worker; (C) and (W): at the server, at one worker"),
+        ("N", f"{setting.num_workers:,}", "workers"),
+        ("m", f"{setting.images_per_worker:,.6g}", "images of a worker"),
+        ("b", f"{setting.batch_size:,}", "batch size"),
+        ("k", f"{setting.num_fake_batches:,}", "generated batches of an iteration"),
+        ("I", f"{setting.iterations:,}", "iterations of the whole run"),
+        ("E", f"{setting.epochs}", f"local epochs between two averages or swaps ({period})"),
+        ("d", f"{d:,}", f"numbers of an image ({FLOAT * d:,} bytes)"),
+        ("w, |w|", f"{w:,}", f"parameters of a generator ({mib(FLOAT * w)} MiB)"),
+        ("θ, |θ|", f"{theta:,}", f"parameters of a discriminator ({mib(FLOAT * theta)} MiB)"),
+    ]
+
+
+def _legend(setting: Setting) -> Table:
+    table = look.table("letter", "here", "meaning", right=["here"], title="\nLetters")
+    for row in legend(setting):
+        table.add_row(*row)
+    return table
+
+
 def print_tables(setting: Setting, console: Console, batch_sizes: Sequence[int] = ()) -> None:
     """Print all tables, the crossing batch sizes and the notes.
 
     Table IV has columns for the setting's batch size and for ``batch_sizes``. If these are empty,
-    it uses the paper's batch sizes.
+    it uses the paper's batch sizes. If messages are compressed, a fifth table compares their sizes.
     """
     sizes = sorted({setting.batch_size, *(batch_sizes or PAPER_BATCH_SIZES)})
-    console.print(describe(setting), highlight=False, soft_wrap=True)
-    for table in (_table_2(setting), _table_3(setting), _table_4(setting, sizes)):
+    plain = setting.uncompressed
+    for table in (_table_2(plain), _table_3(plain), _table_4(plain, sizes)):
         console.print(table)
-    for line in (*describe_crossings(setting), *notes(setting)):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if {setting.down.codec, setting.up.codec, setting.across.codec} != {"none"}:
+        console.print(_table_of_compression(setting))
+    console.print(_legend(plain))
+    for line in ("", *describe_crossings(plain), *notes(plain)):
+        look.say(console, line)
 
 
 def notes(setting: Setting) -> list[str]:
@@ -171,17 +201,39 @@ def _table_4(setting: Setting, batch_sizes: Sequence[int]) -> Table:
         table.add_row(
             rows[0].name, *(show(row.fl_gan) for row in rows), *(show(row.md_gan) for row in rows)
         )
-    table.add_section()
+    table.add_row()
     for rows in zip(*map(totals, columns), strict=True):
         table.add_row(rows[0][0], *(mib(fl) for _, fl, _ in rows), *(mib(md) for _, _, md in rows))
     return table
 
 
-def _table(title: str, name: str, *columns: str) -> Table:
-    table = Table(name, title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right")
+def compressions(setting: Setting) -> list[tuple[str, int, int, int, int]]:
+    """Return bytes per message and of the whole run, by row.
+
+    The numbers are those of FL-GAN, without and with compression, then those of MD-GAN.
+    """
+    plain = setting.uncompressed
+    columns = fl_gan(plain), fl_gan(setting), md_gan(plain), md_gan(setting)
+    rows = {"C → W (W)": "down", "W → C (W)": "up", "W → W (W)": "across", "total": "total"}
+    return [(name, *(getattr(column, part) for column in columns)) for name, part in rows.items()]
+
+
+def _table_of_compression(setting: Setting) -> Table:
+    codecs = f"down {setting.down.codec}, up {setting.up.codec}, across {setting.across.codec}"
+    method = "bytes", "compressed", "fewer"
+    columns = [f"{name} {column}" for name in ("FL-GAN", "MD-GAN") for column in method]
+    table = _table(f"Compression: {codecs}", "", *columns)
+    for name, *sizes in compressions(setting):
+        cells = []
+        for before, after in (sizes[:2], sizes[2:]):
+            ratio = f"{before / after:.2f}x" if after else NOTHING
+            cells += [f"{before:,}", f"{after:,}", ratio]
+        table.add_row(name, *cells)
     return table
+
+
+def _table(title: str, name: str, *columns: str) -> Table:
+    return look.table(name, *columns, right=True, title=f"\n{title}")
 
 
 def _whole(number: int | None) -> str:

@@ -1,6 +1,7 @@
 """The tables of the MD-GAN paper: formulas with numbers made by hand, and table IV as printed."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,8 @@ from rich.console import Console
 
 from remuda.experiments.traffic import communications, complexities, describe, print_tables, totals
 from remuda.experiments.traffic.setting import MIB
-from remuda.experiments.traffic.tables import mib, notes
+from remuda.experiments.traffic.tables import compressions, legend, mib, notes
+from remuda.tensors.codecs import Compressor
 from tests.experiments.traffic.samples import CIFAR, SMALL
 
 
@@ -109,7 +111,11 @@ def printed(setting, *batch_sizes):
 
 def test_the_output_has_all_three_tables_and_the_crossings():
     text = printed(CIFAR)
-    assert "N = 10, m = 5,000, b = 10, k = 3, E = 1 (500 iterations), I = 50,000" in text
+    for letter, value, meaning in legend(CIFAR):
+        assert re.search(rf"^{re.escape(letter)} +{value} +{re.escape(meaning)} *$", text, re.M)
+    values = {letter: value for letter, value, _ in legend(CIFAR)}
+    assert (values["N"], values["m"], values["b"], values["k"]) == ("10", "5,000", "10", "3")
+    assert (values["E"], values["I"]) == ("1", "50,000")
     for words in ("II: ", "III: ", "IV: ", "MD-GAN b = 100", "b = 477", "b = 748", "b = 1,496"):
         assert words in text
     assert "2bd, as in the paper's text" in text
@@ -126,3 +132,26 @@ def test_notes_mention_short_epochs_and_missing_swaps():
         "An epoch is 7 iterations here" in note for note in notes(replace(SMALL, steps_per_epoch=7))
     )
     assert "without swaps" in describe(replace(SMALL, swaps=False))
+
+
+def test_the_table_of_compression_compares_both_methods():
+    """10 images of 3,072 numbers have 60 blocks; the 20 images of two batches have 120."""
+    setting = replace(CIFAR, down=Compressor("int4"), up=Compressor("int8"))
+    rows = {name: sizes for name, *sizes in compressions(setting)}
+    assert rows["C → W (W)"][2:] == [4 * 61440, 30720 + 4 * 120]
+    assert rows["W → C (W)"][2:] == [4 * 30720, 30720 + 4 * 60]
+    assert rows["W → W (W)"] == [0, 0, 4 * 1_663_243, 4 * 1_663_243]
+    texts = []
+    for each in (setting, setting.uncompressed):
+        page = io.StringIO()
+        print_tables(each, Console(file=page, width=160))
+        texts.append(page.getvalue())
+    assert "Compression: down int4, up int8, across none" in texts[0]
+    assert "Compression" not in texts[1] and texts[0].startswith(texts[1][:2000])
+
+
+@pytest.mark.parametrize("codec", ["sign", "top-k"])
+def test_fl_gan_sends_weights_without_coarse_codecs(codec):
+    rows = {name: sizes for name, *sizes in compressions(replace(CIFAR, up=Compressor(codec, 0.1)))}
+    before, after, feedback, compressed = rows["W → C (W)"]
+    assert before == after and compressed < feedback

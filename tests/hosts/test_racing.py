@@ -1,0 +1,47 @@
+"""Cut off a host during an asynchronous run: the members on the other hosts never wait for it.
+
+`pytest -s` shows the largest pause between two turns before, while and after the host is cut off.
+"""
+
+import json
+import time
+from statistics import median
+
+from remuda.record import Record
+from tests.hosts.faults import TIMEOUT, Run, cut
+from tests.mpi.killing import assert_complete
+from tests.mpi.test_racing import SIZE, largest_gap
+
+STEPS = 150  # turns of a worker per round, which then takes about a second
+SETTINGS = ["run.rounds=6", f"strategy.steps_per_round={STEPS}"]
+
+
+def test_workers_continue_while_a_host_is_cut_off(hosts, tmp_path):
+    """The round lasts until the host counts as lost, and has as many turns as there is time for."""
+    run = Run(hosts, tmp_path / "run", "md-gan-async", settings=SETTINGS)
+    run.wait_for_round(3)
+    time.sleep(0.2)  # the next round has begun
+    cut(run, "h3")
+    status, printed, errors = run.end(run.grown[-1])
+    assert (status, errors) == (0, ""), printed + errors
+    assert "continuing without member 4" in printed
+    assert_complete(run.folder, rounds=6)
+    assert Record.open(run.folder).config.run.lost == (4,)
+    lines = (run.folder / "arrivals.jsonl").read_text().splitlines()
+    rounds = {line["round"]: line for line in map(json.loads, lines)}
+    gaps = {t: largest_gap(line["seconds"]) for t, line in rounds.items()}
+    longest = max(rounds, key=lambda t: rounds[t]["seconds"][-1])
+    seconds = rounds[longest]["seconds"]
+    others = sorted(gap for t, gap in gaps.items() if t not in (1, longest))
+    print(
+        f"round {longest} took {seconds[-1]:.1f} s; largest pause {gaps[longest] * 1e3:.0f} ms; "
+        f"in other rounds at most {others[-1] * 1e3:.0f} ms"
+    )
+    assert seconds[-1] > 0.8 * TIMEOUT
+    members = [arrival[0] for arrival in rounds[longest]["arrivals"]]
+    assert len(members) > SIZE * STEPS  # more than a usual round
+    paces = {t: len(line["arrivals"]) / line["seconds"][-1] for t, line in rounds.items()}
+    assert paces[longest] > median(paces.values()) / 2
+    assert set(members[len(members) // 2 :]) == {0, 1, 2, 3}
+    assert gaps[longest] < 1
+    run.check_return("h3")
