@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check format soak bench clean
+.PHONY: help demo test check format soak bench docs clean
 
 help: ## print this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,10 @@ soak: $(READY) ## run the long tests, which kill runs at random times
 bench: $(READY) ## run two benchmarks and print their results
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/herd_step.py --networks mlp --shape 1 28 28 --members 4
+
+docs: $(READY) ## build the documentation site in build/docs and check its links; a warning is an error
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --builder html --doctree-dir build/doctrees docs build/docs
+	@echo "site: build/docs/index.html"
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist

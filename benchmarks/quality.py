@@ -171,11 +171,13 @@ def draw_runs(axes: Any, runs: list[Entry]) -> None:
             face = colour if name == FID_50K else "white"
             axes.plot(run["minutes"], value, "o", color=colour, markerfacecolor=face)
     shown = min(runs, key=best)
+    side = shown.get("label_side", "right")  # of the point
     axes.annotate(
-        f"{shown['recipe']} {best(shown):.1f}",
+        f"{shown['recipe']} {best(shown):.4g}",
         (shown["minutes"], best(shown)),
-        (8, 0),
+        (-8, 0) if side == "left" else (8, 0),
         textcoords="offset points",
+        ha="right" if side == "left" else "left",
         va="center",
         size=8,
         color=colour,

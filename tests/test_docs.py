@@ -13,6 +13,8 @@ import typer
 import remuda
 from remuda import config, recipes
 from remuda.cli import app
+from remuda.config import describe
+from remuda.experiments import check
 from remuda.networks import DCGAN, MLP, count_parameters
 from remuda.strategies import STRATEGIES, Strategy
 from tests.contract import test_contract as contract
@@ -20,6 +22,7 @@ from tests.contract import test_contract as contract
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+GUIDES = {"extending.md", "own-networks.md"}  # their recipes name parts that tests below define
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -92,7 +95,7 @@ def test_settings_in_examples_exist(path):
     text = path.read_text()
     used = re.findall(r"--set (\w+\.\w+)=", text) + re.findall(r'"(\w+\.\w+)=', text)
     assert set(used) - {"section.key", "A.B"} <= known
-    if path.name != "extending.md":  # its strategy does not exist; tested below
+    if path.name not in GUIDES:
         for text in blocks(path, "toml"):
             config.from_dict(tomllib.loads(text))
 
@@ -197,9 +200,11 @@ def test_every_recipe_is_mentioned():
     "pages",
     [
         ("README.md", "docs/record.md"),
-        ("docs/python-api.md",),
+        ("docs/python-api.md", "docs/export.md"),
         ("docs/engines.md",),
         ("docs/randomness.md",),
+        ("docs/own-parts.md",),
+        ("docs/trackers.md",),
     ],
 )
 def test_python_blocks_run_in_order(pages, tmp_path, monkeypatch):
@@ -246,3 +251,59 @@ def test_the_carousel_turns(tmp_path, monkeypatch, toy_data):
     turned = contract.Small(toy_data, "carousel", "stacked-loop", swap_every=1).train(1)[0]
     for name, before in still.discriminator.params.items():
         assert torch.equal(before, turned.discriminator.params[name].roll(-1, 0))
+
+
+def test_the_parts_of_the_guide_work(tmp_path, monkeypatch):
+    """Save the blocks of the page as a file, and train with all of them, as the page says."""
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(blocks(DOCS / "own-parts.md", "python"))
+    Path("my_parts.py").write_text(text)
+    settings = [
+        "strategy.loss=my_parts.py:LOGISTIC",
+        "data.name=my_parts.py:stripes",
+        "scores.kinds=my_parts.py:BRIGHTNESS",
+        "scores.every=1",
+        "scores.samples=40",
+        "run.rounds=1",
+    ]
+    folder = remuda.run(remuda.recipe("class-parallel-digits", *settings), "run")
+    (score,) = remuda.record.Reader.open(folder).scores()
+    assert score.name == "brightness_40_pixels"
+    assert [one.setting for one in describe.find("my_parts.py")] == [
+        "strategy.loss",
+        "data.name",
+        "scores.kinds",
+    ]
+
+
+def test_the_networks_of_the_guide(tmp_path, monkeypatch):
+    """They pass ``remuda check``, and train, resume and sample a run with md-gan."""
+    plain, *parts, noise = blocks(DOCS / "own-networks.md", "python")
+    assert plain.count("\n") < 35, "the first example is short"
+    example = (ROOT / "examples" / "own_networks.py").read_text()
+    assert "\n\n".join(parts) == example, "the page shows the file of the example"
+    monkeypatch.chdir(tmp_path)
+    Path("my_networks.py").write_text(plain + "\n\n" + "\n\n".join(parts) + "\n\n" + noise)
+    for name in ("Plain", "TinyConv"):
+        outcomes = list(check(f"my_networks.py:{name}"))
+        assert outcomes and not [one for one in outcomes if one.verdict == "fails"]
+
+    (recipe,) = blocks(DOCS / "own-networks.md", "toml")
+    file = ROOT / "examples" / "own_networks.toml"
+    assert recipe.replace("my_networks", "own_networks") == file.read_text()
+    Path("mine.toml").write_text(recipe)
+    short = ["strategy.steps_per_round=1", "run.rounds=2", "networks.width=4"]
+    folder = remuda.run(remuda.recipe("mine.toml", *short), tmp_path / "run")
+    remuda.resume(folder, rounds=3)
+    assert remuda.load(folder).sample(2, labels=3).shape == (2, 1, 8, 8)
+    with pytest.raises(remuda.UserError, match=r"networks\.dropout 0 to 0\.9"):
+        remuda.recipe("mine.toml", "networks.dropout=1")
+
+
+def test_the_noise_of_the_guide():
+    namespace: dict = {}
+    exec(blocks(DOCS / "own-networks.md", "python")[-1], namespace)
+    layer = namespace["Noise"](0.5)
+    x = torch.zeros(3, 4)
+    first, second = layer(x), layer(x)
+    assert not torch.equal(first, second) and torch.equal(layer.eval()(x), x)
