@@ -22,16 +22,12 @@ def frechet_distance(a: Gaussian, b: Gaussian) -> float:
     check_widths(a.width, b.width)
     for gaussian in (a, b):
         _check(gaussian)
-    if b.count < a.count:
-        # The side with fewer images may have a thinner factor, which makes the product smaller.
-        a, b = b, a
     covariance_a, covariance_b = a.covariance, b.covariance.to(a.mean.device)
-    factor = _factor(covariance_a)
-    # Because F F^T = A, F^T B F has the nonzero eigenvalues of A B. It is symmetric, so they are
-    # real, and at least 0 up to rounding.
-    product = factor.T @ covariance_b @ factor
-    eigenvalues = torch.linalg.eigvalsh((product + product.T) / 2)
-    trace_of_root = eigenvalues.clamp(min=0).sqrt().sum()
+    # With A = F F^T and B = G G^T, the trace is the sum of the singular values of F^T G. The
+    # eigenvalues of A B would be their squares: of those that are 0, rounding would leave 1e-16,
+    # with roots of 1e-8.
+    factors = _factor(covariance_a).T @ _factor(covariance_b)
+    trace_of_root = torch.linalg.svdvals(factors).sum()
     means = (a.mean - b.mean.to(a.mean.device)).square().sum()
     distance = means + covariance_a.trace() + covariance_b.trace() - 2 * trace_of_root
     return max(float(distance), 0.0)  # rounding may make the distance of equal Gaussians negative

@@ -14,8 +14,7 @@ from remuda.errors import UserError
 from remuda.scores.base import FeatureExtractor, Features
 from remuda.scores.features import inception_files
 from remuda.scores.features.inception_layers import SIZE
-from remuda.scores.features.layers import product
-from remuda.system import progress
+from remuda.scores.features.layers import in_full_batches, product
 
 _BATCH = {"cpu": 50, "cuda": 500}  # images per forward pass
 
@@ -40,8 +39,7 @@ class Inception(FeatureExtractor):
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Features:
         _check(images)
-        batches = images.split(_BATCH[self.device.type])
-        values = torch.cat(list(map(self._extract, batches)))
+        values = in_full_batches(self._extract, images, _BATCH[self.device.type])
         if self._head is None:
             return Features(values, None)
         return Features(values, product(values, self._head.T).softmax(dim=1))
@@ -50,9 +48,7 @@ class Inception(FeatureExtractor):
         pixels = images.to(self.device).to(torch.float32) / 255.0
         pixels = F.interpolate(pixels, size=(SIZE, SIZE), mode="bilinear", align_corners=False)
         pixels = pixels * 2.0 - 1.0
-        features = self._network(pixels.contiguous(memory_format=self._layout))
-        progress.step(len(images))
-        return features
+        return self._network(pixels.contiguous(memory_format=self._layout))
 
 
 def find_inception(data_path: str, device: torch.device, *, needs_head: bool = False) -> Inception:

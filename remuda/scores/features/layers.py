@@ -7,9 +7,13 @@ which are small, are computed in float64. With gradients, and on a CPU, the laye
 PyTorch; see ``remuda.scores.precision`` for the training of a classifier.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from remuda.system import progress
 
 
 class Convolution(nn.Conv2d):
@@ -33,6 +37,20 @@ class Linear(nn.Linear):
             return super().forward(input)
         bias = None if self.bias is None else self.bias.double()
         return F.linear(input.double(), self.weight.double(), bias).float()
+
+
+def in_full_batches(extract: Callable[[Tensor], Tensor], images: Tensor, batch_size: int) -> Tensor:
+    """Return the rows of ``extract`` for all images, from batches of exactly this size.
+
+    The last batch is filled up with black images. Libraries round differently in batches of
+    different sizes, but the features of an image must not depend on how many others there are.
+    """
+    parts = []
+    for batch in images.split(batch_size):
+        rest = batch.new_zeros(batch_size - len(batch), *batch.shape[1:])
+        parts.append(extract(torch.cat([batch, rest]))[: len(batch)])
+        progress.step(len(batch))
+    return torch.cat(parts)
 
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from remuda.data.datasets import Dataset
 from remuda.data.images import to_unit
 from remuda.scores.digests import text_digest
-from remuda.scores.features.layers import Convolution, Linear
+from remuda.scores.features.layers import Convolution, Linear, in_full_batches
 from remuda.scores.precision import full_float32, one_thread
 from remuda.system import progress
 from remuda.tensors import random
 
-_BATCH = 2000  # images per forward pass without gradients
+_BATCH = 500  # images per forward pass without gradients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +141,10 @@ def _shifted(images: Tensor, down: int, right: int) -> Tensor:
 @torch.no_grad()
 def extract(network: LeNet, images: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return features and logits of any number of uint8 images."""
-    pairs = []
-    for batch in images.split(_BATCH):
-        pairs.append(network(to_unit(batch.to(device))))
-        progress.step(len(batch))
-    features, logits = zip(*pairs, strict=True)
-    return torch.cat(features), torch.cat(logits)
+
+    def both(batch: Tensor) -> Tensor:
+        return torch.cat(network(to_unit(batch.to(device))), dim=1)
+
+    rows = in_full_batches(both, images, _BATCH)
+    width = network.head.in_features
+    return rows[:, :width].contiguous(), rows[:, width:].contiguous()
