@@ -16,33 +16,13 @@ withstands at most three liars of ten.
 """
 
 import argparse
-import json
-import subprocess
-import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import NamedTuple
+
+from grids import Case, add_options, cells_of, measure_all, table
 
 AGGREGATES = ["mean", "median", "trimmed-mean", "krum", "geometric-median", "norm-clipped"]
 LIES = ["sign", "scaled", "noise", "collude", "constant", "labels"]
-SETTINGS = {
-    "strategy.num_fake_batches": 1,
-    "run.sample_every": 1000,
-    "scores.every": 0,
-    "engine.threads": 1,
-}
-
-
-class Case(NamedTuple):
-    """One run: its row and its column in the table, its seed, and its settings."""
-
-    row: str
-    column: str
-    seed: int
-    settings: dict[str, object]
+SETTINGS = {"strategy.num_fake_batches": 1}
 
 
 def attacks(options: argparse.Namespace) -> dict[str, dict[str, object]]:
@@ -72,60 +52,9 @@ def cases(options: argparse.Namespace) -> list[Case]:
         rows = attacks(options)
         columns = {name: {"strategy.aggregate": name} for name in options.aggregates}
     return [
-        Case(row, column, seed, rows[row] | columns[column])
+        Case(row, column, seed, SETTINGS | rows[row] | columns[column])
         for seed, row, column in product(options.seeds, rows, columns)
     ]
-
-
-def remuda(*words: str) -> bool:
-    """Run a command of remuda, and return whether it succeeded."""
-    command = [sys.executable, "-m", "remuda", *words]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    if ended.returncode and "became nan" not in ended.stderr:
-        raise RuntimeError(ended.stderr)
-    return ended.returncode == 0
-
-
-def measure(options: argparse.Namespace, place: Path, case: Case) -> float | None:
-    """Train and score one run; return its FID, or None if it diverged."""
-    name = f"{case.row}-{case.column}-seed-{case.seed}".replace(", ", "-").replace(" ", "-")
-    folder, rounds = place / name, ["--rounds", str(options.rounds)]
-    if folder.exists():
-        is_trained = remuda("resume", str(folder), *rounds)
-    else:
-        settings = SETTINGS | {"engine.device": options.device} | case.settings
-        changes = [f"{key}={value}" for key, value in settings.items()] + options.set
-        words = [word for change in changes for word in ("--set", change)]
-        words += ["--members", str(options.members), "--seed", str(case.seed), *rounds]
-        is_trained = remuda("train", options.recipe, *words, "--out", str(folder))
-    fid = None
-    if is_trained:
-        remuda("score", str(folder), "--n", str(options.n), "--with", "fid")
-        fid = json.loads((folder / "scores.jsonl").read_text().splitlines()[-1])["value"]
-    print(f"{name}: {text([fid])}", flush=True)
-    return fid
-
-
-def text(fids: list[float | None]) -> str:
-    """Return the content of a cell of the table."""
-    found = [fid for fid in fids if fid is not None]
-    if len(found) < len(fids):
-        return "diverged"
-    mean = f"{sum(found) / len(found):.1f}"
-    return mean if len(found) == 1 else f"{mean} ({min(found):.1f} to {max(found):.1f})"
-
-
-def table(runs: list[Case], fids: list[float | None]) -> str:
-    """Return the table in Markdown."""
-    cells: dict[tuple[str, str], list[float | None]] = {}
-    for case, fid in zip(runs, fids, strict=True):
-        cells.setdefault((case.row, case.column), []).append(fid)
-    columns = list(dict.fromkeys(case.column for case in runs))
-    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for row in dict.fromkeys(case.row for case in runs):
-        values = " | ".join(text(cells[row, column]) for column in columns)
-        lines.append(f"| {row} | {values} |")
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -137,20 +66,10 @@ def main() -> None:
     parser.add_argument("--partitions", nargs="+", default=[], metavar="PARTITION")
     parser.add_argument("--alpha", type=float, default=0.1, help="data.alpha for dirichlet")
     parser.add_argument("--forgive", nargs="+", default=["none", "f2u", "f2a"])
-    parser.add_argument("--recipe", default="md-gan-mnist-mlp")
-    parser.add_argument("--members", type=int, default=10)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--n", type=int, default=10_000, help="images for the FID")
-    parser.add_argument("--keep", type=Path, help="a folder for the runs")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    add_options(parser, recipe="md-gan-mnist-mlp", rounds=25)
     options = parser.parse_args()
     runs = cases(options)
-    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(options.processes) as pool:
-        measured = list(pool.map(partial(measure, options, options.keep or Path(place)), runs))
-    print(table(runs, measured))
+    print(table(cells_of(runs, measure_all(options, runs))))
 
 
 if __name__ == "__main__":
