@@ -40,6 +40,28 @@ SampleTarget = Annotated[
         help="File for a grid, or folder for images; with --walk also .gif, .webp or .apng.",
     ),
 ]
+Split = Annotated[str | None, typer.Option(help="Split to compare with: train or test.")]
+ClassifierName = Annotated[
+    str | None, typer.Option(help="auto, or train: a classifier of the data's own classes.")
+]
+Site = Annotated[
+    int | None, typer.Option(metavar="RANK", help="Compare only with the data of this rank.")
+]
+SiteRanks = Annotated[
+    int | None,
+    typer.Option("--ranks", help="Processes to start, one per site, if ranks have their own data."),
+]
+SiteHosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts",
+        metavar="A:N,B:N|FILE",
+        help="Hosts of the sites and how many ranks to start on each, by ssh.",
+    ),
+]
+
+
+KINDS_PER_TABLE = 3  # of a table of sites: more do not fit into a narrow terminal
 
 
 @app.command()
@@ -99,36 +121,62 @@ def score(
     n: Annotated[int | None, typer.Option(help="Number of images; default: 10,000.")] = None,
     checkpoint: CheckpointRound = None,
     best: BestCheckpoint = False,
-    reference: Annotated[
-        str | None, typer.Option(help="Split to compare with: train or test.")
-    ] = None,
-    classifier: Annotated[
-        str | None, typer.Option(help="auto, or train: a classifier of the data's own classes.")
-    ] = None,
+    reference: Split = None,
+    classifier: ClassifierName = None,
     seed: Annotated[int, typer.Option(help="Seed of the samples.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     data: DataFolder = None,
+    site: Site = None,
+    ranks: SiteRanks = None,
+    hosts: SiteHosts = None,
     given: Setting = None,
     trust: Trust = False,
 ) -> None:
     """Score a trained herd, and add the values with their protocol to its record."""
+    from remuda.cli.ranks import scoring_ranks
     from remuda.model import scoring
 
     flags = {"kinds": kinds, "samples": n, "reference": reference, "classifier": classifier}
     settings = {name: flag for name, flag in flags.items() if flag is not None}
     path = None if data is None else str(data)
-    values = scoring.score(
-        run,
-        checkpoint=chosen_checkpoint(checkpoint, best),
-        device=device,
-        data=path,
-        seed=seed,
-        notify=say,
-        trust=trust,
-        assignments=given or [],
-        **settings,
-    )
-    _print_scores(values)
+    with scoring_ranks(run, ranks, hosts, trust) as communicator:
+        values = scoring.score(
+            run,
+            checkpoint=chosen_checkpoint(checkpoint, best),
+            device=device,
+            data=path,
+            seed=seed,
+            notify=say,
+            trust=trust,
+            assignments=given or [],
+            site=site,
+            communicator=communicator,
+            **settings,
+        )
+    if values:  # of several ranks, only rank 0 has them
+        _print_scores(values)
+        _print_sites(values)
+
+
+def _print_sites(values: "list[Value]") -> None:
+    """Print the scores against the images of each site, if there are several."""
+    from remuda.scores.directions import direction, worst
+
+    values = [value for value in values if value.sites]
+    for start in range(0, len(values), KINDS_PER_TABLE):
+        part = values[start : start + KINDS_PER_TABLE]
+        kinds = [value.name.split("_")[0] for value in part]
+        table = look.table("rank", "host", "images", *kinds, right=True)
+        columns = []
+        for value in part:
+            found = [site["value"] for site in value.sites or []]
+            last = worst(found, direction(value.name, value.better))
+            texts = ["" if number is None else look.number(number) for number in found]
+            columns.append([f"{text} worst" if i == last else text for i, text in enumerate(texts)])
+        for i, site in enumerate(part[0].sites or []):
+            facts = str(site["rank"]), site["host"], f"{site['images']:,}"
+            table.add_row(*facts, *(column[i] for column in columns))
+        console.print(table)
 
 
 def _print_scores(values: "list[Value]") -> None:

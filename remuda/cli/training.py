@@ -1,7 +1,5 @@
 """Commands that train a run: train and resume."""
 
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,8 +24,8 @@ from remuda.cli.common import (
     console,
     new_progress,
     say,
-    shown_ranks,
 )
+from remuda.cli.ranks import listed_hosts, start_ranks
 from remuda.errors import UserError, command
 
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ def train(
         "run.rounds": rounds,
         "engine.name": engine,
         "engine.ranks": ranks,
-        "engine.hosts": _listed(hosts),
+        "engine.hosts": listed_hosts(hosts),
         "engine.restarts": restarts,
         "engine.device": device,
         "run.seed": seed,
@@ -78,7 +76,7 @@ def train(
     if dry_run:
         return _describe(config)
     folder = out or next_folder(recipes.read(recipe)[0])
-    _start_ranks(config, folder, [] if out else ["--out", str(folder)])
+    start_ranks(config, folder, [] if out else ["--out", str(folder)])
     _print_results(run(config, folder, new_progress()))
 
 
@@ -103,11 +101,11 @@ def resume_run(
     from remuda.record import Record
     from remuda.training.run import changed, resume
 
-    hosts = _listed(hosts)
+    hosts = listed_hosts(hosts)
     more = (settings or []) + assignments({"engine.restarts": restarts})
     recorded = from_dict(override(to_dict(Record.open(run, trust).config), more))
     config = changed(recorded, rounds, device, members, engine, ranks, hosts)
-    _start_ranks(config, run)
+    start_ranks(config, run)
     _print_results(
         resume(
             run,
@@ -122,38 +120,6 @@ def resume_run(
             trust=trust,
         )
     )
-
-
-def _start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) -> None:
-    """Start ranks if the engine needs them. They run the command, and this process waits."""
-    from remuda.cluster import hosts, launch, supervision
-    from remuda.config import to_dict
-    from remuda.config.references import references
-
-    engine = config.engine
-    if number := launch.num_to_start(engine):
-        places = hosts.parse(engine.hosts)
-        if places:  # other hosts may not have the file with the hosts
-            more = [*more, "--hosts", engine.hosts]
-        job = supervision.Job(
-            arguments=[*sys.argv[1:], *more],
-            num_ranks=number,
-            folder=folder,
-            hosts=places,
-            restarts=0 if engine.on_failure == "stop" else engine.restarts,
-            timeout=engine.failure_timeout,
-            trust=bool(references(to_dict(config))),
-        )
-        with shown_ranks() as show:
-            status = supervision.start(job, say, show)
-        sys.exit(status)
-
-
-def _listed(text_or_file: str | None) -> str | None:
-    """Return the hosts of --hosts as a list such as ``a:4,b:4``."""
-    from remuda.cluster import hosts
-
-    return None if text_or_file is None else hosts.describe(hosts.read(text_or_file))
 
 
 def _describe(config: "RunConfig") -> None:

@@ -2,7 +2,7 @@
 
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from remuda.system.signals import StopSignals
 
-COLLECT = 0  # tag of the messages of Communicator.collect
+COLLECT = 0  # tag of the messages of collect, report and broadcast
 
 
 class LostRank(NamedTuple):
@@ -176,6 +176,47 @@ class Communicator(ABC):
         for rank, part in parts.items():
             whole[ranks == rank] = part
         return whole
+
+    def report(self, message: Tensor) -> list[Tensor]:
+        """Send bytes to rank 0, which returns the messages of all ranks, sorted by rank.
+
+        Other ranks return only their own message.
+        """
+        sizes = self.all_gather(len(message))
+        if not self.is_root:
+            self.exchange({0: message}, {}, COLLECT)
+            return [message]
+        found = {
+            rank: torch.empty(size, dtype=torch.uint8)
+            for rank, size in enumerate(sizes)
+            if rank != self.rank
+        }
+        self.exchange({}, found, COLLECT)
+        return [message, *found.values()]
+
+    def broadcast(self, message: Tensor) -> Tensor:
+        """Return the bytes of rank 0 on all ranks. The messages of other ranks do not count."""
+        size = self.all_gather(len(message))[0]
+        if self.is_root:
+            self.exchange(dict.fromkeys(range(1, self.num_ranks), message), {}, COLLECT)
+            return message
+        buffer = torch.empty(size, dtype=torch.uint8)
+        self.exchange({}, {0: buffer}, COLLECT)
+        return buffer
+
+    def ask(self, name: str, facts: Any) -> None:
+        """Send a request from rank 0 to the other ranks, which call ``serve``."""
+        self.all_gather([name, facts])
+
+    def dismiss(self) -> None:
+        """Tell the ranks that call ``serve`` that rank 0 has no more requests."""
+        self.all_gather(None)
+
+    def serve(self, answers: Mapping[str, Callable[[Any], None]]) -> None:
+        """Answer the requests of rank 0, until it dismisses this rank."""
+        while (request := self.all_gather(None)[0]) is not None:
+            name, facts = request
+            answers[name](facts)
 
     @abstractmethod
     def __enter__(self) -> Self: ...

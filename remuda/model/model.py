@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +67,7 @@ class Model:
         if noise is not None:
             noise = check_noise(noise, len(labels), self.context.gan.networks.latent)
         own = None if noise is None else noise.tolist()
-        self.communicator.all_gather([seed, labels.tolist(), own, False])
+        self.communicator.ask("generate", [seed, labels.tolist(), own, False])
         return self._generate(labels, seed, noise)
 
     def generate_by_member(self, labels: Tensor, seed: int) -> Tensor:
@@ -75,7 +75,7 @@ class Model:
 
         All members use the same noise and labels.
         """
-        self.communicator.all_gather([seed, labels.tolist(), None, True])
+        self.communicator.ask("generate", [seed, labels.tolist(), None, True])
         return self._generate_by_member(labels, seed)
 
     def _generate_by_member(self, labels: Tensor, seed: int) -> Tensor:
@@ -84,20 +84,25 @@ class Model:
         noise = self._noise(columns, seed).repeat(size, 1)
         return self._generate(labels.repeat(size), seed, noise, authors)
 
-    def assist(self) -> None:
-        """Generate images of the members hosted here whenever rank 0 asks for them."""
-        while (request := self.communicator.all_gather(None)[0]) is not None:
-            seed, labels, own, is_by_member = request
-            noise = None if own is None else torch.tensor(own)
-            with suppress(UserError):  # rank 0 reports it
-                if is_by_member:
-                    self._generate_by_member(torch.tensor(labels), seed)
-                else:
-                    self._generate(torch.tensor(labels), seed, noise)
+    def assist(self, more: Mapping[str, Callable[[Any], None]] | None = None) -> None:
+        """Generate images of the members hosted here whenever rank 0 asks for them.
+
+        ``more`` answers other requests, by their names.
+        """
+        self.communicator.serve({"generate": self._answer, **(more or {})})
+
+    def _answer(self, request: Any) -> None:
+        seed, labels, own, is_by_member = request
+        noise = None if own is None else torch.tensor(own)
+        with suppress(UserError):  # rank 0 reports it
+            if is_by_member:
+                self._generate_by_member(torch.tensor(labels), seed)
+            else:
+                self._generate(torch.tensor(labels), seed, noise)
 
     def dismiss(self) -> None:
         """Tell the ranks that call ``assist`` that rank 0 needs no more images."""
-        self.communicator.all_gather(None)
+        self.communicator.dismiss()
 
     def _generate(
         self,

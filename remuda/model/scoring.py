@@ -10,14 +10,17 @@ from typing import Any, Literal
 import torch
 
 from remuda.config import RunConfig, from_dict, override, to_dict
+from remuda.engines import Communicator
 from remuda.errors import UserError
 from remuda.model.loading import load
 from remuda.model.model import Model
+from remuda.model.sources import find_origin, without_origin
 from remuda.record import Record
 from remuda.reports import page as report
 from remuda.scores.base import Value
 from remuda.scores.config import ScoreConfig
 from remuda.scores.evaluator import Evaluator
+from remuda.scores.sites import Sites
 from remuda.system import progress
 from remuda.system.background import Background
 from remuda.system.devices import find_device
@@ -35,6 +38,8 @@ def score(
     notify: Notify = ignore,
     trust: bool = False,
     assignments: Sequence[str] = (),
+    site: int | None = None,
+    communicator: Communicator | None = None,
     **settings: Any,
 ) -> list[Value]:
     """Score a run's newest checkpoint, its best one, or that of a round, and record the values.
@@ -43,15 +48,27 @@ def score(
     with the files of the data sets. ``notify`` receives messages about slow operations and missing
     scores. If the run brings its own code, ``trust`` must allow to execute it. Each assignment,
     such as ``"data.name=folder:PATH"``, changes another setting for this scoring.
+
+    If each rank of the run has its own data, samples are compared with those of all ranks. Without
+    a communicator, this process must be able to read them all. With one, every rank calls this
+    function and reads only its own data; only rank 0 returns values. ``site`` chooses the data of
+    one rank.
     """
     record = Record.open(run, trust)
     config = from_dict(override(to_dict(record.config), list(assignments)))
     scores: ScoreConfig = from_dict({"scores": {**asdict(config.scores), **settings}}).scores
     place = find_device(device)
+    config = replace(config, data=config.data.in_folder(data), scores=scores)
+    origin = find_origin(config, record.folder, site, communicator, place, notify)
+    sites = origin.sites
+    if sites is not None and not sites.communicator.is_root:
+        sites.serve()
+        return []
     model = load(run, checkpoint, str(place), notify, trust)
-    source = config.data.in_folder(data).at_root()
-    evaluator = evaluator_of(replace(config, data=source, scores=scores), model, place, notify)
+    evaluator = evaluator_of(origin.config, model, place, notify, sites, origin.name)
     values = score_model(evaluator, model, scores.samples, seed)
+    if sites is not None:
+        sites.communicator.dismiss()
     record.add_scores(model.round, values)
     report.write(record.folder)
     return values
@@ -73,7 +90,12 @@ def _draw(
 
 
 def evaluator_of(
-    config: RunConfig, model: Model, device: torch.device, notify: Notify
+    config: RunConfig,
+    model: Model,
+    device: torch.device,
+    notify: Notify,
+    sites: Sites | None = None,
+    origin: str = "",
 ) -> Evaluator:
     """Return the evaluator for a trained model; ``config`` states the data and the scores."""
     classes = model.facts.classes
@@ -86,6 +108,8 @@ def evaluator_of(
         model.num_labels,
         classes,
         num_trained=num_trained,
+        sites=sites,
+        origin=origin,
     )
 
 
@@ -109,6 +133,7 @@ def make_evaluator(
     notify: Notify,
     num_labels: int,
     num_trained: int | None = None,
+    sites: Sites | None = None,
 ) -> Evaluator | None:
     """Return the evaluator for a run that is being trained, or None if it has no scores.
 
@@ -116,7 +141,7 @@ def make_evaluator(
     """
     if not config.scores.every:
         return None
-    chosen = config.run.keep_best
+    chosen = without_origin(config.run.keep_best)
     return Evaluator(
         config.data,
         config.scores,
@@ -125,6 +150,7 @@ def make_evaluator(
         num_labels,
         chosen=chosen,
         num_trained=num_trained,
+        sites=sites,
     )
 
 

@@ -18,6 +18,7 @@ class Score:
     floor: int | float | None = None  # the same score of real images
     floor_samples: int = 0  # number of real images behind the floor; 0 if not known
     classes: list | None = None  # one number per class
+    sites: list | None = None  # of data at several sites: rank, host, images and value of each
     num_samples: int
     seed: int
     reference: str  # split of the data; "" without a reference
@@ -43,4 +44,15 @@ def parse_score(line: Line) -> Score:
     score = Score(**known)
     if score.classes is not None and not is_metric(score.classes):
         raise TypeError("classes is not a list of numbers")
+    if score.sites is not None and not all(map(_is_site, score.sites)):
+        raise TypeError("sites is not a list of ranks, hosts, images and values")
     return score
+
+
+def _is_site(site: Any) -> bool:
+    if not isinstance(site, dict) or not isinstance(site.get("host"), str):
+        return False
+    numbers = site.get("rank"), site.get("images")
+    is_counted = all(isinstance(x, int) and not isinstance(x, bool) for x in numbers)
+    value = site.get("value")
+    return is_counted and (value is None or isinstance(value, int | float))

@@ -5,7 +5,7 @@ This module does not import PyTorch, so that reports can read values without it.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +51,9 @@ class Value:
     floor: float | None = None  # the same score of real images that are not in the reference
     floor_samples: int = 0  # number of these images; num_samples if the data have enough
     classes: list[float] | None = None  # one value per class, for scores by class
+    # for data at several sites: the rank, host and number of images of each, and the value of the
+    # score against the images of this site only; None if it has no such value
+    sites: list[dict[str, Any]] | None = None
     num_samples: int  # number of generated images
     seed: int  # seed of the generated images
     reference: str  # split that the images were compared with: "train", "test"; "" if none

@@ -3,6 +3,8 @@
 This module does not import PyTorch, so that reports can use it without PyTorch.
 """
 
+from collections.abc import Sequence
+
 LOWER, HIGHER = "↓", "↑"  # the better direction
 DIRECTIONS = {
     "fid": LOWER,
@@ -33,3 +35,11 @@ def direction(name: str, better: str = "") -> str:
         return {"lower": LOWER, "higher": HIGHER}.get(better, "")
     kind = name.split("_")[0]
     return HIGHER if kind.endswith("-score") else DIRECTIONS.get(kind, "")
+
+
+def worst(values: Sequence[float | None], arrow: str) -> int | None:
+    """Return the place of the worst value; None if no value is worse than another."""
+    known = [value for value in values if value is not None]
+    if not arrow or len(set(known)) < 2:
+        return None
+    return list(values).index(max(known) if arrow == LOWER else min(known))

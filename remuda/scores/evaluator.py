@@ -1,16 +1,13 @@
 """Evaluate samples with a feature extractor, a reference and the kinds of scores."""
 
-import difflib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from remuda.data import DataConfig, Dataset
-from remuda.data import load as load_data
-from remuda.data.config import Split
 from remuda.errors import UserError
 from remuda.scores.base import FeatureExtractor, Value
 from remuda.scores.config import KINDS, ScoreConfig, parse_kinds
@@ -19,9 +16,11 @@ from remuda.scores.features.advice import advice
 from remuda.scores.features.classifier import Classifier
 from remuda.scores.features.extractor import find_extractor
 from remuda.scores.features.inception import Inception
-from remuda.scores.floors import Floors
+from remuda.scores.floors import NONE, Floors
 from remuda.scores.kinds import NEEDS, Kind, Measured, Subject
-from remuda.scores.reference import first_classes, make_reference
+from remuda.scores.names import choose, protocol_name
+from remuda.scores.reference import Reference, Splits, load_splits, make_reference, other_split
+from remuda.scores.sites import Answer, Sites
 from remuda.system import progress
 from remuda.system.text import Notify, ignore
 
@@ -34,6 +33,8 @@ class Evaluator:
     ``chosen`` is the name of a score, or the beginning of one, that must be among the scores.
     ``num_trained`` is the number of classes that the model was trained on, the first ones of the
     data; None = all. Only their images count, and the names of the scores contain the number.
+    ``sites`` are the images of several sites; the evaluator opens them. ``origin`` is the last part
+    of the scores' names, such as site-0, if the images are those of one site.
     """
 
     def __init__(
@@ -46,47 +47,49 @@ class Evaluator:
         classes: Sequence[str] | None = None,
         chosen: str = "",
         num_trained: int | None = None,
+        sites: Sites | None = None,
+        origin: str = "",
     ):
-        self.config, self.notify = config, notify
-        # The reference is the whole split, even if the run was trained on only part of the data.
-        data = replace(data, limit=0, partition="auto")
-        dataset, other = load_data(data, config.reference), self._load_other_split(data)
-        if classes is not None and list(classes) != list(dataset.classes):
-            raise UserError(
-                f"the classes of {dataset.name} are not those that the run was trained on, "
-                f"{', '.join(classes[:12])}: score it against data with the same classes"
-            )
+        self.config, self.notify, self.sites, self.origin = config, notify, sites, origin
+        if sites is None:
+            splits = load_splits(data, config.reference, notify)
+        else:
+            data, splits = sites.sources[0].data, sites.splits[0]
+        dataset = splits.dataset
+        _check_classes(dataset, classes)
         self.num_trained = 0  # the number of classes, if the model was not trained on all
         if num_trained is not None and num_trained < len(dataset.classes):
-            self.num_trained, dataset = num_trained, first_classes(dataset, num_trained)
-            other = None if other is None else first_classes(other, num_trained)
+            self.num_trained, splits = num_trained, splits.first_classes(num_trained)
+            dataset = splits.dataset
         most = len(dataset.classes)
         self.num_labels = most if num_labels is None else min(num_labels, most)
         self.is_points = dataset.images.is_floating_point()
         self.extractor: FeatureExtractor | None = None
         if not self.is_points:
-            self.extractor = find_extractor(data, dataset.shape, config.classifier, device, notify)
+            whole = replace(data, limit=0, partition="auto")
+            self.extractor = find_extractor(whole, dataset.shape, config.classifier, device, notify)
         self._advice = "" if self.extractor is None else advice(self.extractor, dataset, False)
-        self.has_other_split, self.data_name = other is not None, dataset.name
+        self.has_other_split, self.data_name = splits.other is not None, dataset.name
         # Fail here if a kind is not possible, before features are computed or training starts.
+        if sites is not None:  # then the names contain the number of sites
+            sites.open(self.extractor, self.num_trained)
         names = self.names()
         self.chosen = choose(chosen, names) if chosen else ""  # the whole name
-        self.reference = make_reference(dataset, config.reference, self.extractor, device, notify)
-        self.held_out = None
-        if other is not None:
-            self.held_out = make_reference(other, self._other_split, self.extractor, device, notify)
-        self.floors = Floors(self.reference, self.held_out, self.extractor, self.num_labels, notify)
+        self.held_out: Reference | None = None
+        self.floors: Floors | None = None
+        if sites is None:
+            self._prepare(splits, device)
+        else:
+            self.reference = sites.pooled()
 
-    @property
-    def _other_split(self) -> Split:
-        return "test" if self.config.reference == "train" else "train"
-
-    def _load_other_split(self, data: DataConfig) -> Dataset | None:
-        try:
-            return load_data(data, self._other_split)
-        except UserError as error:
-            self.notify(f"scores have no floors: {error}")
-            return None
+    def _prepare(self, splits: Splits, device: torch.device) -> None:
+        """Compute the features of both splits."""
+        extractor, notify, split = self.extractor, self.notify, self.config.reference
+        self.reference = make_reference(splits.dataset, split, extractor, device, notify)
+        if splits.other is not None:
+            other = other_split(split)
+            self.held_out = make_reference(splits.other, other, extractor, device, notify)
+        self.floors = Floors(self.reference, self.held_out, extractor, self.num_labels, notify)
 
     def names(self) -> dict[str, str]:
         """Return the names of all scores, if every kind can score the samples.
@@ -122,22 +125,42 @@ class Evaluator:
         values: list[Value] = []
         reasons: list[str] = []
         kinds = self._select_kinds(labels is not None)
+        answers: dict[str, Answer] = {}
+        if self.sites is not None:
+            compared = {name: kind for name, kind in kinds.items() if kind.compares}
+            answers = self.sites.measure(subject, compared)
         with progress.tracked("comparing features", len(kinds), "scores") as shown:
             for name, kind in kinds.items():
-                start = time.perf_counter()
                 try:
-                    measured = kind.measure(subject, self.reference, self.held_out)
+                    values += self._score(name, kind, subject, answers.get(name), shared)
                 except UserError as error:
                     reasons.append(f"no {name}: {error}")
                     continue
-                seconds = shared + time.perf_counter() - start
-                values += self._values(name, kind, measured, subject, round(seconds, 3))
                 shown.advance(1)
         if not values:
             raise UserError("; ".join(reasons))
         for reason in reasons:
             self.notify(reason)
         return values
+
+    def _score(
+        self, name: str, kind: Kind, subject: Subject, answer: Answer | None, shared: float
+    ) -> list[Value]:
+        """Return the scores of one kind. ``shared`` seconds were spent for all kinds together."""
+        start = time.perf_counter()
+        measured = self._measure(kind, subject, answer)
+        seconds = round(shared + time.perf_counter() - start, 3)
+        values = self._values(name, kind, measured, subject, seconds)
+        if self.sites is None or answer is None:
+            return values
+        tables = [self.sites.table(answer, part) for part in measured]
+        return [replace(value, sites=table) for value, table in zip(values, tables, strict=True)]
+
+    def _measure(self, kind: Kind, subject: Subject, answer: Answer | None) -> Measured:
+        """Compare with the reference, or combine the measures of all sites."""
+        if self.sites is None or answer is None or kind.pools:
+            return kind.measure(subject, self.reference, self.held_out)
+        return self.sites.combine(kind, answer)
 
     def _select_kinds(self, has_labels: bool) -> dict[str, Kind]:
         """Return the configured kinds by name; raise if one is named but not possible."""
@@ -165,19 +188,23 @@ class Evaluator:
     def _values(
         self, name: str, kind: Kind, measured: Measured, subject: Subject, seconds: float
     ) -> list[Value]:
-        floor = self.floors.of(name, kind, len(subject.images))
+        floor = NONE
+        if self.floors is not None:
+            floor = self.floors.of(name, kind, len(subject.images))
         extractor = self.extractor if kind.uses_features else None
         split = self.reference.split if kind.compares else ""
         return [
             Value(
                 name=self._name(part, kind, len(subject.images)),
-                **measure._asdict(),
+                value=measure.value,
+                spread=measure.spread,
+                classes=measure.classes,
                 floor=floor.values.get(part),
                 floor_samples=floor.num_images if part in floor.values else 0,
                 num_samples=len(subject.images),
                 seed=subject.seed,
                 reference=split,
-                num_reference=len(self.reference.images) if split else 0,
+                num_reference=self.reference.num_images if split else 0,
                 reference_digest=self.reference.digest if split else "",
                 network=extractor.name if extractor else "",
                 network_digest=extractor.digest if extractor else "",
@@ -194,7 +221,12 @@ class Evaluator:
             part = self.data_name.split(":")[0] + "-score"
         split = self.config.reference if kind.compares else ""
         basis = self._basis(self.extractor if kind.uses_features else None)
-        return protocol_name(part, num_samples, split, basis, self.num_trained)
+        origin = self.origin
+        if self.sites is not None:
+            origin = f"{'pooled' if kind.pools else 'sites'}-{len(self.sites)}"
+        if not kind.compares:
+            origin = ""
+        return protocol_name(part, num_samples, split, basis, self.num_trained, origin)
 
     def _basis(self, extractor: FeatureExtractor | None) -> str:
         """Return the last part of a score's name: the feature extractor, or pixels."""
@@ -203,43 +235,9 @@ class Evaluator:
         return "" if self.is_points else "pixels"
 
 
-def choose(wanted: str, names: Mapping[str, str]) -> str:
-    """Return the only name that starts with the value of run.keep_best; raise if it is unclear.
-
-    ``names`` maps the names of all scores to their better directions.
-    """
-    found = [name for name in names if name.startswith(wanted)]
-    if wanted in names:  # it may be the beginning of others
-        found = [wanted]
-    if len(found) > 1:
+def _check_classes(dataset: Dataset, classes: Sequence[str] | None) -> None:
+    if classes is not None and list(classes) != list(dataset.classes):
         raise UserError(
-            f"run.keep_best={wanted} fits several scores: choose one of {', '.join(found)}"
+            f"the classes of {dataset.name} are not those that the run was trained on, "
+            f"{', '.join(classes[:12])}: score it against data with the same classes"
         )
-    if not found:
-        # Compare beginnings of equal length: users rarely type the whole name.
-        starts = {name[: len(wanted)]: name for name in reversed(list(names))}
-        (nearest,) = difflib.get_close_matches(wanted, starts, n=1, cutoff=0.0)
-        raise UserError(
-            f"run.keep_best={wanted} is not among the scores of this run, {', '.join(names)}: "
-            f"choose one of them, for example {starts[nearest]}, or change scores.kinds, "
-            "scores.samples or scores.reference"
-        )
-    if not names[found[0]]:
-        raise UserError(
-            f"run.keep_best={wanted} cannot be used, because it is not known whether higher or "
-            f"lower values of {found[0]} are better: choose another score, or set better in its "
-            "Kind"
-        )
-    return found[0]
-
-
-def protocol_name(kind: str, num_samples: int, split: str, basis: str, num_classes: int = 0) -> str:
-    """Return a name such as fid_10k_train_inception: kind, samples, reference split, features.
-
-    The last part, such as 5-classes, is the number of classes if it is not 0.
-    """
-    number = f"{num_samples // 1000}k" if num_samples % 1000 == 0 else str(num_samples)
-    classes = ""
-    if num_classes:
-        classes = "1-class" if num_classes == 1 else f"{num_classes}-classes"
-    return "_".join(part for part in (kind, number, split, basis, classes) if part)

@@ -3,14 +3,17 @@
 ``remuda.scores.config.KINDS`` lists their names.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from remuda.data.synthetic import MODES
+from remuda.errors import UserError
 from remuda.scores.balance import class_imbalance
 from remuda.scores.base import Features
 from remuda.scores.classes import class_diversities, class_frechet_distances, class_kernel_distances
@@ -18,7 +21,7 @@ from remuda.scores.classifier_score import inception_score
 from remuda.scores.fid import frechet_distance
 from remuda.scores.gaussian import Gaussian
 from remuda.scores.kid import kernel_distance
-from remuda.scores.manifold import manifold_scores
+from remuda.scores.manifold import find_balls
 from remuda.scores.modes import mode_scores
 from remuda.scores.neighbours import copying, pixels
 from remuda.scores.reference import Reference
@@ -26,6 +29,7 @@ from remuda.tensors import random
 
 MAX_SUBSET, MAX_CLASS_SUBSET = 1000, 100  # images in a subset for KID, and for the KID of one class
 MAX_COPIES = 1000  # number of samples to find the nearest training images for
+MIN_CLASS = 10  # images of a class that a site needs, so that it is compared with that class
 
 # Each possible requirement of a kind, with the message for users if it is missing.
 NEEDS = {
@@ -64,6 +68,9 @@ class Measure(NamedTuple):
     value: float
     spread: float | None = None
     classes: list[float] | None = None
+    # If the value is a fraction of the samples: which of them count. With the images of several
+    # sites, a sample counts if it counts at one of them.
+    hits: Tensor | None = None
 
 
 Measured = dict[str, Measure]
@@ -80,6 +87,11 @@ class Kind:
     uses_features: bool = True  # then the score's name contains the feature extractor
     by_default: bool = True  # whether "auto" includes it
     parts: tuple[str, ...] = ()  # names of its scores; empty: one score with the name of the kind
+    # Whether it uses only the mean and covariance of the reference's features, and its labels. Then
+    # the value for several sites is exactly that of all their images in one place.
+    pools: bool = False
+    # of scores by class: turns the values of the classes into one value
+    of_classes: Callable[[Sequence[float]], float] = fmean
     # For kinds of users: whether "lower" or "higher" values are better; ours are in directions.py.
     better: Literal["", "lower", "higher"] = ""
 
@@ -107,40 +119,80 @@ def _tvd(subject: Subject, reference: Reference, held_out: Reference | None) -> 
 
 
 def _class_kid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
-    arguments = _by_class(subject, reference)
-    _, real_labels, _, fake_labels, num_classes = arguments
-    smallest = min(
-        int(torch.bincount(labels, minlength=num_classes).min())
-        for labels in (real_labels, fake_labels)
-    )
-    size = max(2, min(MAX_CLASS_SUBSET, smallest))
-    key = random.key(subject.seed, "class-kid")
-    pairs = class_kernel_distances(*arguments, subset_size=size, key=key)
-    values = [value for value, _ in pairs]
-    return {"class-kid": Measure(sum(values) / len(values), None, values)}
+    def measure(
+        real: Tensor, real_labels: Tensor, fake: Tensor, fake_labels: Tensor, num_classes: int
+    ) -> list[float]:
+        smallest = min(
+            int(torch.bincount(labels, minlength=num_classes).min())
+            for labels in (real_labels, fake_labels)
+        )
+        pairs = class_kernel_distances(
+            real,
+            real_labels,
+            fake,
+            fake_labels,
+            num_classes,
+            subset_size=max(2, min(MAX_CLASS_SUBSET, smallest)),
+            key=random.key(subject.seed, "class-kid"),
+        )
+        return [value for value, _ in pairs]
+
+    return {"class-kid": _of_classes(measure, fmean, subject, reference)}
 
 
 def _diversity(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
-    values = class_diversities(*_by_class(subject, reference))
-    return {"diversity": Measure(min(values), None, values)}
+    return {"diversity": _of_classes(class_diversities, min, subject, reference)}
 
 
 def _class_fid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
-    values = class_frechet_distances(*_by_class(subject, reference))
-    return {"class-fid": Measure(sum(values) / len(values), None, values)}
+    return {"class-fid": _of_classes(class_frechet_distances, fmean, subject, reference)}
+
+
+def _of_classes(
+    measure: Callable[[Tensor, Tensor, Tensor, Tensor, int], list[float]],
+    summary: Callable[[Sequence[float]], float],
+    subject: Subject,
+    reference: Reference,
+) -> Measure:
+    """Measure each class. At one of several sites, the value of a class that it lacks is NaN."""
+    real, real_labels, fake, fake_labels, num_classes = _by_class(subject, reference)
+    if not reference.is_part:
+        values = measure(real, real_labels, fake, fake_labels, num_classes)
+        return Measure(summary(values), None, values)
+    present = torch.bincount(real_labels, minlength=num_classes) >= MIN_CLASS
+    if not present.any():
+        raise UserError(
+            f"this site has fewer than {MIN_CLASS} images of every class: leave the score out"
+        )
+    number = present.long().cumsum(0) - 1  # the classes of this site, counted from 0
+    is_real, is_fake = present[real_labels], present[fake_labels]
+    found = measure(
+        real[is_real.to(real.device)],
+        number[real_labels[is_real]],
+        fake[is_fake.to(fake.device)],
+        number[fake_labels[is_fake]],
+        int(present.sum()),
+    )
+    rest = iter(found)
+    values = [next(rest) if is_present else math.nan for is_present in present.tolist()]
+    return Measure(summary(found), None, values)
 
 
 def _manifold(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
-    result = manifold_scores(cast(Features, reference.features).values, _features(subject).values)
-    return {name: Measure(value) for name, value in result._asdict().items()}
+    balls = find_balls(cast(Features, reference.features).values, _features(subject).values)
+    measured = {name: Measure(value) for name, value in balls.scores()._asdict().items()}
+    hits = balls.num_real > 0
+    return measured | {"precision": measured["precision"]._replace(hits=hits)}
 
 
 def _copying(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
-    assert held_out is not None
+    if held_out is None:  # at one of several sites
+        raise UserError("copying needs a test split at every site: add one, or leave copying out")
     count = min(MAX_COPIES, len(held_out.rows))
     rows = held_out.rows[torch.linspace(0, len(held_out.rows) - 1, count).long()]
     fake, real = pixels(subject.images[:MAX_COPIES]), pixels(held_out.images[rows])
-    return {"copying": Measure(copying(fake, real, reference.images).fraction)}
+    found = copying(fake, real, reference.images)
+    return {"copying": Measure(found.fraction, hits=found.is_copy)}
 
 
 def _mode_coverage(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
@@ -175,12 +227,12 @@ def _by_class(subject: Subject, reference: Reference) -> tuple[Tensor, Tensor, T
 _IMAGES = frozenset({"images"})
 _LABELS = frozenset({"images", "labels"})
 
-FID = Kind(measure=_fid, needs=_IMAGES)
+FID = Kind(measure=_fid, needs=_IMAGES, pools=True)
 KID = Kind(measure=_kid, needs=_IMAGES)
 INCEPTION_SCORE = Kind(measure=_inception_score, needs=_IMAGES | {"head"}, compares=False)
-TVD = Kind(measure=_tvd, needs=_IMAGES | {"classifier"})
+TVD = Kind(measure=_tvd, needs=_IMAGES | {"classifier"}, pools=True)
 CLASS_KID = Kind(measure=_class_kid, needs=_LABELS)
-DIVERSITY = Kind(measure=_diversity, needs=_LABELS)
+DIVERSITY = Kind(measure=_diversity, needs=_LABELS, of_classes=min)
 CLASS_FID = Kind(measure=_class_fid, needs=_LABELS, by_default=False)
 MANIFOLD = Kind(
     measure=_manifold,

@@ -26,12 +26,35 @@ class Result(NamedTuple):
     coverage: float  # fraction of real images with a generated image in their ball
 
 
+class Balls(NamedTuple):
+    """The images that lie in balls of the other side."""
+
+    num_real: Tensor  # (generated images,): the number of real balls around each
+    recalled: Tensor  # (real images,): whether each lies in the ball of a generated image
+    covered: Tensor  # (real images,): whether each has a generated image in its ball
+    num_neighbours: int
+
+    def scores(self) -> Result:
+        """Return the four scores."""
+        return Result(
+            precision=float((self.num_real > 0).double().mean()),
+            recall=float(self.recalled.double().mean()),
+            density=float(self.num_real.double().mean()) / self.num_neighbours,
+            coverage=float(self.covered.double().mean()),
+        )
+
+
 def manifold_scores(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Result:
     """Return all four scores with k = num_neighbours; Kynkäänniemi et al. use 3, Naeem et al. 5.
 
     Balls are closed, as in the first paper. All four scores depend on the numbers of real and
     generated images, so compare them only at equal numbers. Density may exceed 1.
     """
+    return find_balls(real, fake, num_neighbours).scores()
+
+
+def find_balls(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Balls:
+    """Find the images in balls around the images of the other side."""
     if num_neighbours < 1:
         raise UserError(f"num_neighbours must be at least 1, not {num_neighbours}")
     check_features(real, "real images", at_least=num_neighbours + 1)
@@ -50,12 +73,7 @@ def manifold_scores(real: Tensor, fake: Tensor, num_neighbours: int = 5) -> Resu
         num_balls[place] = in_real_ball.sum(1)
         covered |= in_real_ball.any(0)
         recalled |= (distances <= fake_radii[place, None]).any(0)
-    return Result(
-        precision=float((num_balls > 0).double().mean()),
-        recall=float(recalled.double().mean()),
-        density=float(num_balls.double().mean()) / num_neighbours,
-        coverage=float(covered.double().mean()),
-    )
+    return Balls(num_balls, recalled, covered, num_neighbours)
 
 
 def squared_radii(features: Tensor, num_neighbours: int) -> Tensor:

@@ -27,6 +27,7 @@ class Copying(NamedTuple):
     fraction: float  # fraction of samples closer to the training set than the threshold
     threshold: float  # quantile of the held-out images' distances
     median_ratio: float  # median distance, samples / held-out images; near 0 for copies
+    is_copy: Tensor  # (n,): whether each sample is closer than the threshold
 
 
 def pixels(images: Tensor) -> Tensor:
@@ -82,10 +83,12 @@ def copying(fake: Tensor, held_out: Tensor, training: Tensor, quantile: float = 
             "quantile"
         )
     distances = _distances(fake, training)
+    is_copy = distances <= threshold
     return Copying(
-        fraction=float((distances <= threshold).double().mean()),
+        fraction=float(is_copy.double().mean()),
         threshold=float(threshold),
         median_ratio=float(distances.quantile(0.5) / expected.quantile(0.5)),
+        is_copy=is_copy,
     )
 
 

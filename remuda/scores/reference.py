@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from remuda.data import Dataset
+from remuda.data import DataConfig, Dataset
+from remuda.data import load as load_data
+from remuda.data.config import Split
 from remuda.data.partitions import evenly
 from remuda.errors import UserError
 from remuda.scores.base import FeatureExtractor, Features
@@ -36,6 +39,12 @@ class Reference:
     features: Features | None  # of the images at ``rows``
     rows: Tensor  # indices of images, spread evenly over the classes
     classes: tuple[str, ...] = ()
+    is_part: bool = False  # whether other sites have more images
+
+    @property
+    def num_images(self) -> int:
+        """Return the number of images, also of those at other sites."""
+        return len(self.labels)
 
     @property
     def sample_labels(self) -> Tensor:
@@ -55,12 +64,41 @@ def first_classes(dataset: Dataset, number: int) -> Dataset:
     )
 
 
+class Splits(NamedTuple):
+    """The split to compare with, and the other one, if there is one."""
+
+    dataset: Dataset
+    other: Dataset | None
+
+    def first_classes(self, number: int) -> "Splits":
+        """Return the images of the first classes."""
+        other = None if self.other is None else first_classes(self.other, number)
+        return Splits(first_classes(self.dataset, number), other)
+
+
+def other_split(split: Split) -> Split:
+    """Return the name of the other split."""
+    return "test" if split == "train" else "train"
+
+
+def load_splits(data: DataConfig, split: Split, notify: Notify) -> Splits:
+    """Load the whole split, even if a run was trained on only part of it, and the other one."""
+    data = replace(data, limit=0, partition="auto")
+    dataset = load_data(data, split)
+    try:
+        return Splits(dataset, load_data(data, other_split(split)))
+    except UserError as error:
+        notify(f"scores have no floors: {error}")
+        return Splits(dataset, None)
+
+
 def make_reference(
     dataset: Dataset,
     split: str,
     extractor: FeatureExtractor | None,
     device: torch.device,
     notify: Notify,
+    is_part: bool = False,
 ) -> Reference:
     """Compute the features of a split, or read them from the cache."""
     digest = image_digest(dataset.images)
@@ -93,6 +131,7 @@ def make_reference(
         features=features,
         rows=rows,
         classes=tuple(dataset.classes),
+        is_part=is_part,
     )
 
 

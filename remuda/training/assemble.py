@@ -21,13 +21,14 @@ from remuda.engines.racing import Arrival
 from remuda.engines.stacked import Compile
 from remuda.errors import UserError
 from remuda.gan import GAN
+from remuda.model.sources import data_rank
 from remuda.record import Record
 from remuda.system.devices import find_device, usable_cores
 from remuda.system.pytorch import loading_libraries, process_settings
 from remuda.system.text import Notify, count, ignore
 from remuda.training.features import class_distances, feature_extractor
 from remuda.training.herd import Herd
-from remuda.training.shares import check_round, data_rank, divide, gather_facts, share_groups
+from remuda.training.shares import check_round, divide, gather_facts, share_groups
 
 
 def assemble(

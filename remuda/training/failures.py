@@ -6,7 +6,6 @@ from dataclasses import replace
 from remuda.cluster import hosts, lease
 from remuda.config import RunConfig
 from remuda.engines import Communicator, LostRank
-from remuda.engines.mpi.spans import spans
 from remuda.errors import StoppedByFailure, UserError, resume_command
 from remuda.system.text import listed
 from remuda.training.state import Action, Phase, Session, Training
@@ -59,19 +58,6 @@ def with_data_ranks(config: RunConfig, ranks: Sequence[int]) -> RunConfig:
     if not config.data.is_per_rank:
         return config
     return replace(config, data=replace(config.data, ranks=tuple(ranks)))
-
-
-def data_ranks(config: RunConfig) -> list[int]:
-    """Return the ranks whose own data the run still uses.
-
-    These are the ranks with which the run started, except those that lost all their members.
-    Members with data of their own rank never move, so their spans are equal.
-    """
-    ranks, lost = config.data.ranks, set(config.run.lost)
-    if not (lost and ranks):
-        return list(ranks)
-    hosted = spans(config.run.members + len(lost), len(ranks))
-    return [rank for rank, span in zip(ranks, hosted, strict=True) if not set(span) <= lost]
 
 
 # Messages for the user

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import torch
+
 from remuda.config import RunConfig
 
 FIRST = 10.0  # seconds until the first checkpoint; later ones follow at growing intervals
@@ -88,3 +90,11 @@ class Agreement(NamedTuple):
 def decide(largest: int) -> Agreement:
     """Return the decisions that the largest of all numbers carries."""
     return Agreement(largest // 8, largest % 4 == 1, bool(largest & 4))
+
+
+def is_overlapped(device: torch.device) -> bool:
+    """Return whether scores are computed while training continues.
+
+    On a CPU, both would compete for the same cores.
+    """
+    return device.type == "cuda"

@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-import torch
-
 from remuda.config import RunConfig, to_dict
 from remuda.config.describe import packages
 from remuda.engines import LostRank
@@ -17,17 +15,19 @@ from remuda.model.model import Model
 from remuda.model.pictures import save_grid
 from remuda.model.samples import draw_cells, draw_grid
 from remuda.model.scoring import make_evaluator, num_trained_classes, score_round
+from remuda.model.sources import make_sites
 from remuda.record import Record, environment
 from remuda.record.checkpoints import Checkpoint
 from remuda.record.endings import Ending
 from remuda.reports import page as report
 from remuda.scores import Evaluator
+from remuda.scores.sites import Sites
 from remuda.system.background import Background
 from remuda.system.stopwatch import Stopwatch
 from remuda.system.text import count
 from remuda.training.herd import Herd
 from remuda.training.lines import make_line, refuse_divergence
-from remuda.training.pace import is_due
+from remuda.training.pace import is_due, is_overlapped
 from remuda.training.paging import Pages
 from remuda.training.progress import Progress, Several
 from remuda.training.stopping import Stopping, nothing_left
@@ -41,15 +41,25 @@ class NoRecorder:
 
     written: int = 0  # the last round that this process has recorded
     ending: Ending | None = None  # why the run ends early, with the last recorded round
+    sites: Sites | None = None  # if each rank has its own data, and the run has scores
+
+    def __init__(self, config: RunConfig, herd: Herd):
+        self.config, self.herd = config, herd
 
     def check(self, checkpoint: Checkpoint | None, problems: Sequence[str]) -> None:
         """Report damaged checkpoints. Raise if the run cannot continue from this one."""
 
     def follow(self, config: RunConfig, herd: Herd) -> None:
         """Record this herd from now on."""
+        self.config, self.herd = config, herd
 
     def begin(self, reached: int) -> None:
-        """Announce that training continues after this round."""
+        """Announce that training continues after this round, and prepare its scores."""
+        herd = self.herd
+        with herd.communicator.interruptible():
+            self.sites = make_sites(self.config, herd.communicator, herd.engine.device, self.note)
+            if self.sites is not None:
+                self.sites.open()
 
     def fail(self, ranks: Sequence[LostRank], members: Sequence[int], t: int, action: str) -> None:
         """Record that these ranks, which hosted these member ids, were lost after round t."""
@@ -69,7 +79,7 @@ class NoRecorder:
         Every rank generates the images of its own members.
         """
         with model.communicator.interruptible():
-            model.assist()
+            model.assist({} if self.sites is None else {"score": self.sites.answer})
 
     def finish(self) -> None:
         """Wait until all pictures and scores are written. Any thread may call this."""
@@ -102,7 +112,8 @@ class Recorder(NoRecorder):
             tracking = Tracking(config.run.trackers, record, progress.note)
             progress = Several(tracking, progress)
         self.stopwatch = stopwatch or Stopwatch()
-        self.record, self.config, self.herd, self.progress = record, config, herd, progress
+        super().__init__(config, herd)
+        self.record, self.progress = record, progress
         self.evaluator: Evaluator | None = None
         self.images = 0  # real images that the members have used so far
         self.has_begun = False
@@ -145,27 +156,26 @@ class Recorder(NoRecorder):
                 "number of rounds"
             )
 
-    def follow(self, config: RunConfig, herd: Herd) -> None:
-        self.config, self.herd = config, herd
-
     def begin(self, reached: int) -> None:
         self.finish()  # pictures and scores of later rounds may be among them
         self.record.forget_rounds_after(reached)
-        engine, num_ranks = self.herd.engine, self.herd.communicator.num_ranks
-        if not self.has_begun:  # may raise, so it comes before anything is written
-            config = replace(self.config, data=self.config.data.at_root())
-            with self.herd.communicator.interruptible():
+        engine, communicator = self.herd.engine, self.herd.communicator
+        # This may raise, so it comes before anything is written. Lost ranks take their data along.
+        if not self.has_begun or self.config.data.is_per_rank:
+            with communicator.interruptible():
+                self.sites = make_sites(self.config, communicator, engine.device, self.note)
                 self.evaluator = make_evaluator(
-                    config,
+                    self.config,
                     engine.device,
                     self.progress.note,
                     self.herd.num_labels,
-                    num_trained_classes(config, engine.size, len(self.herd.facts.classes)),
+                    num_trained_classes(self.config, engine.size, len(self.herd.facts.classes)),
+                    self.sites,
                 )
         if self.evaluator is not None:  # record the whole name of the score
             run = replace(self.config.run, keep_best=self.evaluator.chosen)
             self.config = replace(self.config, run=run)
-        facts = {**environment.describe(engine.device), "ranks": num_ranks}
+        facts = {**environment.describe(engine.device), "ranks": communicator.num_ranks}
         if offered := packages(to_dict(self.config)):
             facts["parts"] = offered
         self.record.add_environment(facts)
@@ -236,7 +246,8 @@ class Recorder(NoRecorder):
             evaluator = self.evaluator
             is_score_due = is_due(t, scores.every, is_last) and not self.record.has_scores(t)
             if evaluator is not None and is_score_due:
-                later = self.scoring if is_overlapped(model.engine.device) else None
+                is_overlapping = is_overlapped(model.engine.device) and self.sites is None
+                later = self.scoring if is_overlapping else None
                 note = self.progress.note
                 score_round(self.record, model, evaluator, scores.samples, note, later)
             model.dismiss()
@@ -279,18 +290,10 @@ class Recorder(NoRecorder):
         self.progress.note(text)
 
 
-def is_overlapped(device: torch.device) -> bool:
-    """Return whether scores are computed while training continues.
-
-    On a CPU, both would compete for the same cores.
-    """
-    return device.type == "cuda"
-
-
 def new_recorder(
     record: Record, config: RunConfig, herd: Herd, progress: Progress, stopwatch: Stopwatch
 ) -> NoRecorder:
     """Return the recorder of this rank."""
     if herd.communicator.is_root:
         return Recorder(record, config, herd, progress, stopwatch)
-    return NoRecorder()
+    return NoRecorder(config, herd)

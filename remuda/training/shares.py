@@ -15,22 +15,6 @@ from remuda.record import DataFacts
 from remuda.strategies import Strategy
 from remuda.system.memory import available_bytes
 from remuda.system.text import count
-from remuda.training.failures import data_ranks
-
-
-def data_rank(config: RunConfig, communicator: Communicator) -> int:
-    """Return the rank whose data this process uses.
-
-    If every rank has its own data, members keep the data with which they started.
-    """
-    ranks = data_ranks(config) or communicator.original_ranks
-    if len(ranks) != communicator.num_ranks:
-        raise UserError(
-            f"the data of this run belong to ranks {', '.join(map(str, ranks))}, but this job has "
-            f"{count(communicator.num_ranks, 'rank')}: use --ranks {len(ranks)}, or divide the "
-            "data again with --members"
-        )
-    return ranks[communicator.rank]
 
 
 def share_groups(config: RunConfig, size: int) -> list[range]:

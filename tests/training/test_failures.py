@@ -9,6 +9,7 @@ from remuda.config import LoopConfig
 from remuda.engines.communicator import LostRank
 from remuda.engines.mpi.spans import spans
 from remuda.errors import UserError
+from remuda.model.sources import data_ranks
 from remuda.record import Record, checkpoints
 from remuda.training import failures
 from remuda.training.assemble import assemble
@@ -66,13 +67,13 @@ def test_ids_of_the_members_on_lost_ranks():
 def test_ranks_whose_data_remain_in_use():
     """Seven members use the data of ranks 0, 2 and 5, and keep them when others are lost."""
     run = config.from_dict({**RANKED, "run": {"members": 7}, "strategy": {"name": "fl-gan"}})
-    assert failures.data_ranks(run) == [], "not yet divided"
+    assert data_ranks(run) == [], "not yet divided"
     run = failures.with_data_ranks(run, [0, 2, 5])
-    assert failures.data_ranks(run) == [0, 2, 5]
-    assert failures.data_ranks(failures.without(run, 7, [3, 4])) == [0, 5]
-    assert failures.data_ranks(failures.without(run, 7, [3, 4, 5, 6])) == [0]
+    assert data_ranks(run) == [0, 2, 5]
+    assert data_ranks(failures.without(run, 7, [3, 4])) == [0, 5]
+    assert data_ranks(failures.without(run, 7, [3, 4, 5, 6])) == [0]
     shared = config.from_dict({"run": {"members": 6, "lost": [3]}, "strategy": {"name": "fl-gan"}})
-    assert failures.with_data_ranks(shared, [0, 1]) == shared and failures.data_ranks(shared) == []
+    assert failures.with_data_ranks(shared, [0, 1]) == shared and data_ranks(shared) == []
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ RUN_SCRIPTS = (
     "samples.js",
     "scores.js",
     "herd.js",
+    "sites.js",
     "cell.js",
     "torus.js",
     "training.js",

@@ -44,6 +44,7 @@ def payload(run: Run, source: Source, start: int = 0, now: datetime | None = Non
         "failures": clean(run.failures),
         "torus": payload_parts.torus(run, source, start),
         "classes": clean(payload_parts.classes(run)),
+        "sites": clean(payload_parts.sites(run)),
         "workers": clean(payload_parts.workers(run)),
         "swaps": run.rounds.swaps,
         "num_swaps": run.rounds.num_swaps,
@@ -109,6 +110,7 @@ def _scores(run: Run) -> list[dict[str, Any]]:
             arrow = direction(score.name, score.better)
             row = {**asdict(score), "best": score == best}
             row["better"] = {LOWER: "lower", HIGHER: "higher"}.get(arrow, "")
+            row["sites"] = None  # they have their own table
             rows.append(row if score is scores[-1] else {**row, "classes": None})
     return sorted(rows, key=lambda row: row["round"])
 

@@ -7,6 +7,7 @@ from typing import Any
 from remuda.reports.page.members import member_name
 from remuda.reports.page.pictures import evenly
 from remuda.reports.page.run import Run, Source
+from remuda.scores.directions import direction, worst
 
 MAX_ROWS = 20  # of a sample grid: remuda.model.samples draws at most this many classes
 MAX_PICTURES = 400  # more are chosen evenly; a source may allow fewer
@@ -75,6 +76,27 @@ def classes(run: Run) -> list[dict[str, Any]] | None:
         row = {"name": name, "count": images, "scores": values}
         rows.append({**row, "collapsed": bool(why), "why": why})
     return rows
+
+
+def sites(run: Run) -> list[dict[str, Any]] | None:
+    """Return a row per site with its newest scores, and the scores of which it has the worst."""
+    newest = {score.name: score for score in run.scores if score.sites}
+    if not newest:
+        return None
+    last = max(score.round for score in newest.values())
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    for name, score in newest.items():
+        if score.round < last:  # perhaps of sites that are lost
+            continue
+        values = [site["value"] for site in score.sites or []]
+        lowest = worst(values, direction(name, score.better))
+        for i, site in enumerate(score.sites or []):
+            row = {"rank": site["rank"], "host": site["host"], "images": site["images"]}
+            row = rows.setdefault((site["rank"], site["host"]), {**row, "scores": {}, "worst": []})
+            row["scores"][name] = site["value"]
+            if i == lowest:
+                row["worst"].append(name)
+    return list(rows.values())
 
 
 def _collapse(i: int, values: dict[str, float], metrics: dict[str, list[float]]) -> str:
