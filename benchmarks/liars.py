@@ -20,7 +20,15 @@ from itertools import product
 
 from grids import Case, add_options, cells_of, measure_all, table
 
-AGGREGATES = ["mean", "median", "trimmed-mean", "krum", "geometric-median", "norm-clipped"]
+AGGREGATES = [
+    "mean",
+    "median",
+    "trimmed-mean",
+    "krum",
+    "geometric-median",
+    "norm-clipped",
+    "reputation",
+]
 LIES = ["sign", "scaled", "noise", "collude", "constant", "labels"]
 SETTINGS = {"strategy.num_fake_batches": 1}
 
