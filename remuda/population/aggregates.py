@@ -40,19 +40,19 @@ def most_liars(name: str, num_members: int) -> int:
 
 def mean(messages: Tensor, present: Tensor, f: int) -> Combined:
     """Return the mean, which a single liar can move anywhere."""
-    messages, present = _finite(messages, present)
+    messages, present = only_finite(messages, present)
     return messages.sum(0) / present.sum(), present.float()
 
 
 def median(messages: Tensor, present: Tensor, f: int) -> Combined:
     """Return the median of every coordinate; with an even number, the mean of the middle two."""
-    messages, present = _finite(messages, present)
+    messages, present = only_finite(messages, present)
     return _middle(messages, present, _tolerance(present, 0, OTHER_SPARE))
 
 
 def trimmed_mean(messages: Tensor, present: Tensor, f: int) -> Combined:
     """Return the mean of every coordinate without its f largest and its f smallest values."""
-    messages, present = _finite(messages, present)
+    messages, present = only_finite(messages, present)
     return _middle(messages, present, _tolerance(present, f, OTHER_SPARE))
 
 
@@ -61,7 +61,7 @@ def krum(messages: Tensor, present: Tensor, f: int) -> Combined:
 
     This is Multi-Krum; Krum itself uses only the best of these messages.
     """
-    messages, present = _finite(messages, present)
+    messages, present = only_finite(messages, present)
     places = torch.arange(len(messages), device=messages.device)
     count = (present.sum() - _tolerance(present, f, KRUM_SPARE) - 2).clamp(min=1)
     # Differences are exact even if all messages are close to each other; a product is not.
@@ -82,7 +82,7 @@ def geometric_median(messages: Tensor, present: Tensor, f: int) -> Combined:
     A fixed number of Weiszfeld's steps start from the median of every coordinate. Distances below
     1 % of their median count as 1 %: otherwise a message at the starting point would hold it there.
     """
-    messages, present = _finite(messages, present)
+    messages, present = only_finite(messages, present)
     point, _ = median(messages, present, f)
     weights = present.float()
     for _ in range(WEISZFELD_STEPS):
@@ -97,11 +97,8 @@ def geometric_median(messages: Tensor, present: Tensor, f: int) -> Combined:
 
 def norm_clipped(messages: Tensor, present: Tensor, f: int) -> Combined:
     """Return the mean of all messages, after shortening those longer than the median length."""
-    messages, present = _finite(messages, present)
-    norms = messages.norm(dim=1)
-    bound, _ = median(norms[:, None], present, f)
-    factors = torch.where(norms > bound, bound / norms.clamp(min=TINY), 1.0)
-    factors = torch.where(present, factors, 0.0)
+    messages, present = only_finite(messages, present)
+    factors = shortening(messages, present)
     return (factors[:, None] * messages).sum(0) / present.sum(), factors
 
 
@@ -115,10 +112,23 @@ AGGREGATES: dict[str, Callable[[Tensor, Tensor, int], Combined]] = {
 }
 
 
-def _finite(messages: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+def only_finite(messages: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
     """Remove messages with NaN or infinite numbers, and those of absent members."""
     present = present & messages.isfinite().all(1)
     return torch.where(present[:, None], messages.float(), 0.0), present
+
+
+def middle(numbers: Tensor, present: Tensor) -> Tensor:
+    """Return the median of one number per member, among the members that are present."""
+    return _middle(numbers[:, None], present, _tolerance(present, 0, OTHER_SPARE))[0]
+
+
+def shortening(messages: Tensor, present: Tensor) -> Tensor:
+    """Return the factors (N,) that shorten long messages to the median length; 0 if absent."""
+    norms = messages.norm(dim=1)
+    bound = middle(norms, present)
+    factors = torch.where(norms > bound, bound / norms.clamp(min=TINY), 1.0)
+    return torch.where(present, factors, 0.0)
 
 
 def _tolerance(present: Tensor, f: int, spare: int) -> Tensor:

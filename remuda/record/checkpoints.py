@@ -124,7 +124,8 @@ def load(checkpoint: Checkpoint, strategy: Strategy, like: Any, device: torch.de
     ``like`` has a row for each member; only its shapes and types matter.
     """
     source = range(len(members(checkpoint)))
-    return trees.fill(like, read(checkpoint, Leaves.of(strategy, like), source, device))
+    leaves = Leaves.of(strategy, like)
+    return trees.fill(like, read(checkpoint, leaves, source, device, strategy.server_lists))
 
 
 class _Run(NamedTuple):
@@ -137,12 +138,17 @@ class _Run(NamedTuple):
 
 
 def read(
-    checkpoint: Checkpoint, like: Leaves, source: Sequence[int], device: torch.device
+    checkpoint: Checkpoint,
+    like: Leaves,
+    source: Sequence[int],
+    device: torch.device,
+    lists: Collection[str] = (),
 ) -> dict[str, Tensor]:
     """Read tensors with the names, types and shapes of ``like`` from an intact checkpoint.
 
     Row i comes from the saved row ``source[i]``. Only the files that hold these rows are read, and
-    shard 0, which holds the tensors of the server.
+    shard 0, which holds the tensors of the server. Those named in ``lists`` have one number per
+    member; they are 0 if the number of members has changed.
     """
     assert all(len(leaf) == len(source) for leaf in like.rows.values())
     first = shards.read_header(checkpoint.files[0])
@@ -165,7 +171,11 @@ def read(
                     target = leaf[run.place : run.place + run.num_rows]
                     _fill(file, target, start + run.first * size)
             for name, leaf in server.items() if number == 0 else ():
-                _fill(file, leaf, _find(checkpoint, header, name, leaf, skip=0))
+                start = _find(checkpoint, header, name, leaf, skip=int(name in lists))
+                if header.tensors[name].shape == leaf.shape:
+                    _fill(file, leaf, start)
+                else:
+                    leaf.zero_()
     found = {**rows, **server}
     del rows, server
     return {name: found.pop(name).to(device) for name in list(found)}

@@ -26,7 +26,7 @@ from remuda.tensors.trees import Tree
 
 Lie = Literal["sign", "scaled", "noise", "collude", "constant", "labels"]
 AggregateName = Literal[
-    "mean", "median", "trimmed-mean", "krum", "geometric-median", "norm-clipped"
+    "mean", "median", "trimmed-mean", "krum", "geometric-median", "norm-clipped", "reputation"
 ]
 
 

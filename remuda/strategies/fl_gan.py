@@ -79,6 +79,11 @@ class FLGAN(Distrust, Compressing):
         if not 0 < self.fraction <= 1:
             raise UserError(f"strategy.fraction must be above 0 and at most 1, not {self.fraction}")
         self.refuse_coarse("compress_up")
+        if self.aggregate == "reputation":
+            raise UserError(
+                "strategy.aggregate=reputation needs the server of md-gan, which learns over many "
+                "iterations: set strategy.aggregate to another value, for instance median"
+            )
         if self.aggregate != "mean" and not self.compress_down == self.compress_up == "none":
             raise UserError(
                 f"strategy.aggregate={self.aggregate} combines uncompressed messages: leave "

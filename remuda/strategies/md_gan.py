@@ -49,6 +49,7 @@ class Server(NamedTuple):
     generator: Player
     average: dict[str, Tensor]
     kept: Tensor | tuple[()] = ()  # during a round: how much of each worker's feedback was used
+    reputation: Tensor | tuple[()] = ()  # (N,): of each worker
 
 
 class State(NamedTuple):
@@ -80,8 +81,7 @@ class MDGAN(FeedbackRules, Visiting):
 
     def num_members(self, requested: int, num_classes: int) -> int:
         size = self.num_discriminators(requested)
-        enlarge = partial(self.enlarged, requested)
-        num_batches = self.num_batches(size)
+        num_batches, enlarge = self.num_batches(size), partial(self.enlarged, requested)
         if num_batches > size:
             raise UserError(
                 f"strategy.num_fake_batches={num_batches} is more than the {size} members, but "
@@ -123,7 +123,8 @@ class MDGAN(FeedbackRules, Visiting):
     def init(self, context: Context, engine: Engine) -> State:
         """Return the first state."""
         first = self.first_pair(context)
-        server = trees.to(Server(first.generator, first.average), engine.device)
+        server = Server(first.generator, first.average, (), self.first_reputation(engine.size))
+        server = trees.to(server, engine.device)
         if self.same_start:
             workers = engine.create(
                 lambda member: self.copy_pair(context, first, member).discriminator
@@ -191,15 +192,15 @@ class MDGAN(FeedbackRules, Visiting):
         self, context: Context, server: Server, now: Iteration, message: Message
     ) -> Server:
         """Backpropagate the combined feedback (N, b, ...), and update the generator."""
-        generator, average, kept = server
+        generator, average, kept, reputation = server
         noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
         _, buffers, pull = context.gan.generate(generator, noise, classes)
-        gradients, used = self.combine(message, now)
+        gradients, used, reputation = self.combine(message, now, reputation)
         generator = generator._replace(buffers=buffers)
         gradients, overrides = pull(gradients.flatten(0, 1)), NO_OVERRIDES._replace(**now.scheduled)
         generator = context.gan.apply_gradients(generator, gradients, overrides)
         average = context.gan.update_average(average, generator, overrides)
-        return Server(generator, average, trees.map(torch.add, kept, used))
+        return Server(generator, average, trees.map(torch.add, kept, used), reputation)
 
     # Functions of one worker
 

@@ -11,7 +11,7 @@ some class rejects good images of this class, so the most forgiving workers coun
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from remuda.gan import Player
 from remuda.networks.layers import one_hot
 from remuda.population.aggregates import AGGREGATES
 from remuda.population.lies import lie_keys
+from remuda.population.reputation import combine_by_reputation
 from remuda.strategies.compression import Compressing
 from remuda.strategies.context import Context, Metrics
 from remuda.strategies.distrust import Distrust
@@ -51,6 +52,8 @@ class FeedbackRules(Distrust, Compressing, ABC):
     # compress_up = top-k: the fraction of the numbers that is sent, the largest, 0 < x < 1.
     top_k: float = TOP_K
 
+    server_lists: ClassVar[frozenset[str]] = frozenset({"server/reputation"})
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_not_negative("forgive_sharpness")
@@ -73,34 +76,61 @@ class FeedbackRules(Distrust, Compressing, ABC):
         """The compressor of feedback."""
         return Compressor(self.compress_up, self.top_k)
 
-    def combine(self, message: Message, now: Iteration) -> tuple[Tensor, Tensor | tuple[()]]:
-        """Return gradients (k, b, ...), and how much of each worker's feedback was used, (N,).
+    def combine(
+        self, message: Message, now: Iteration, reputation: Tensor | tuple[()]
+    ) -> tuple[Tensor, Tensor | tuple[()], Tensor | tuple[()]]:
+        """Return gradients (k, b, ...), how much of each worker's was used, and reputations.
 
-        With the mean and with forgiving rules, the second part is empty.
+        The second and the third part are (N,). The second one is empty with the mean and with
+        forgiving rules, and the third one is empty without reputations.
         """
         if self.forgive != "none":
             feedback, outputs = message
             assert isinstance(outputs, Tensor), "forgiving rules need the workers' outputs"
             sharpness = self.forgive_sharpness
-            return forgiving_feedback(feedback, outputs, now, self.forgive, sharpness), ()
-        if self.aggregate != "mean":
-            return robust_feedback(message.feedback, now, self.aggregate, self.withstand)
-        return mean_feedback(message.feedback, now), ()
+            gradients = forgiving_feedback(feedback, outputs, now, self.forgive, sharpness)
+            return gradients, (), reputation
+        if self.aggregate == "mean":
+            return mean_feedback(message.feedback, now), (), reputation
+        if isinstance(reputation, Tensor):
+            return reputable_feedback(message.feedback, now, reputation)
+        used = robust_feedback(message.feedback, now, self.aggregate, self.withstand)
+        return *used, reputation
 
-    # How much of each worker's feedback was used. Only the server knows, so it counts in its state.
+    # How much of each worker's feedback was used, and the reputations. Only the server knows them,
+    # so they are in its state.
+
+    def first_reputation(self, size: int) -> Tensor | tuple[()]:
+        """Return the workers' reputations before the first round; empty without reputations."""
+        return torch.zeros(size) if self.aggregate == "reputation" else ()
 
     def start_counting(self, engine: Engine, server: Any) -> Any:
-        """Return the server's state at the start of a round."""
+        """Return the server's state at the start of a round.
+
+        If workers were lost since the last round, all reputations start again.
+        """
         if self.aggregate == "mean" or not server:
             return server
-        return server._replace(kept=torch.zeros(engine.size, device=engine.device))
+        zeros, reputation = torch.zeros(engine.size, device=engine.device), server.reputation
+        if self.aggregate == "reputation" and len(reputation) != engine.size:
+            reputation = zeros
+        return server._replace(kept=zeros, reputation=reputation)
 
     def stop_counting(self, engine: Engine, server: Any, num_steps: int) -> tuple[Any, Metrics]:
-        """Return the server's state after a round, and the mean of the counts for every worker."""
+        """Return the server's state after a round, and what it tells every worker.
+
+        This is how much of the worker's feedback was used, on average, and its last reputation.
+        """
         if self.aggregate == "mean":
             return server, {}
-        kept = engine.scatter(lambda server: server.kept / num_steps, server)
-        return server._replace(kept=()) if server else server, {"kept": kept}
+        told = engine.scatter(
+            lambda server: (
+                {"kept": server.kept / num_steps}
+                | ({"reputation": server.reputation} if self.aggregate == "reputation" else {})
+            ),
+            server,
+        )
+        return server._replace(kept=()) if server else server, told
 
     # Lies
 
@@ -152,6 +182,24 @@ def robust_feedback(
         kept = kept + used
     gradients = torch.stack(gradients).unflatten(1, feedback.shape[1:])
     return gradients.to(feedback.dtype), kept
+
+
+def reputable_feedback(
+    feedback: Tensor, now: Iteration, reputation: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the feedback of trusted workers, how much of each worker's was used, and reputations.
+
+    The second and the third part are (N,).
+    """
+    messages, gradients = feedback.flatten(1), []
+    kept = torch.zeros_like(now.weights)
+    for group in range(len(now.noise)):
+        is_inside = (now.places[:, 0] == group) & (now.weights > 0)
+        judged = combine_by_reputation(messages, is_inside, reputation)
+        gradients.append(_in_proportion(judged.combined, is_inside, now))
+        kept, reputation = kept + judged.kept, judged.reputation
+    gradients = torch.stack(gradients).unflatten(1, feedback.shape[1:])
+    return gradients.to(feedback.dtype), kept, reputation
 
 
 def forgiving_feedback(

@@ -74,7 +74,8 @@ class Herd:
         del start  # only the rows of new members stay in memory
         leaves = Leaves.of(self.strategy, like)
         read = [row or 0 for row in source]  # new members replace theirs
-        found = checkpoints.read(checkpoint, leaves, read, self.engine.device)
+        lists = self.strategy.server_lists
+        found = checkpoints.read(checkpoint, leaves, read, self.engine.device, lists)
         for name, leaf in fresh.items():
             found[name][new] = leaf
         return trees.fill(like, found)

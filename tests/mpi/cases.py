@@ -53,6 +53,7 @@ MORE = [  # settings with other rows or other numbers of messages
     ("fl-gan", 5, "mlp", dict(weights="distances", fraction=0.5)),
     ("md-gan", 6, "mlp", dict(aggregate="median", liars=1, lie="noise", lose_every=1)),
     ("md-gan", 5, "mlp", dict(aggregate="krum", liars=1, lie="constant", num_fake_batches=1)),
+    ("md-gan", 6, "mlp", dict(aggregate="reputation", liars=1, num_fake_batches=1)),
     ("md-gan", 5, "resnet", dict(forgive="f2a", liars=2, lie="collude")),
     ("fl-gan", 5, "mlp", dict(sync="generator", fraction=0.5)),
     ("fl-gan", 5, "mlp", dict(aggregate="geometric-median", liars=1, fraction=0.8, ema=0.9)),

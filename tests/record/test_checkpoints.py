@@ -87,6 +87,18 @@ def test_any_rows_are_read_from_any_number_of_shards(tmp_path, sizes, source):
     assert_rows(read(found, source), source)
 
 
+def test_lists_of_the_server_start_again_if_the_population_has_changed(tmp_path):
+    lists = {"server/trust": torch.ones(5)}
+    checkpoints.save(tmp_path, 7, Leaves(ROWS, SERVER | lists), 1, IDS)
+    found, _ = checkpoints.newest_valid(tmp_path)
+    for size, expected in ((5, [1.0] * 5), (3, [0.0] * 3)):
+        like = Leaves(ROWS, SERVER | {"server/trust": torch.empty(size)})
+        loaded = checkpoints.read(found, like, range(5), CPU, frozenset(lists))
+        assert loaded["server/trust"].tolist() == expected
+    with pytest.raises(UserError, match="does not fit"):
+        checkpoints.read(found, like, range(5), CPU)
+
+
 def test_only_the_shards_needed_are_read(tmp_path):
     sharded(tmp_path, 7, [2, 2, 1])
     found, _ = checkpoints.newest_valid(tmp_path)

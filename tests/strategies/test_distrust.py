@@ -10,7 +10,12 @@ from remuda.networks import ACGANMLP, MLP
 from remuda.population.aggregates import AGGREGATES
 from remuda.population.lies import LIES, draw_liars
 from remuda.strategies import FLGAN, MDGAN
-from remuda.strategies.md_gan_feedback import forgiving_feedback, mean_feedback, robust_feedback
+from remuda.strategies.md_gan_feedback import (
+    forgiving_feedback,
+    mean_feedback,
+    reputable_feedback,
+    robust_feedback,
+)
 from remuda.strategies.md_gan_inputs import Iteration
 from remuda.tensors import trees
 
@@ -65,6 +70,9 @@ def test_the_mean_is_a_special_case_of_the_rules():
         gradients, kept = robust_feedback(feedback, now, name, 0)
         assert torch.allclose(gradients, expected, atol=1e-6), name
         assert kept[4] == 0 and kept[:4].sum() > 0
+    gradients, kept, reputation = reputable_feedback(feedback, now, torch.full((5,), 0.5))
+    assert torch.allclose(gradients, expected, atol=1e-6)
+    assert kept[4] == 0 and kept[:4].sum() > 0 and reputation[4] == 0.5
     feedback = torch.randn(5, 4, 3)
     found, kept = robust_feedback(feedback, now, "mean", 0)
     assert torch.allclose(found, mean_feedback(feedback, now), atol=1e-6)
@@ -178,11 +186,37 @@ def test_the_record_shows_who_was_ignored(aggregate):
     assert metrics["kept"][liars].max() < 0.01 < metrics["kept"][~liars].max()
 
 
+def test_the_server_remembers_reputations():
+    options = dict(aggregate="reputation", num_fake_batches=1, liars=1, lie="sign")
+    (strategy, context), engine = make(MDGAN, **options), Stacked(5)
+    state, liars = strategy.init(context, engine), draw_liars(7, 5, 1)
+    for t in (1, 2, 3):
+        state, metrics = strategy.round(context, engine, state, real(5, steps=4), t)
+    assert torch.equal(metrics["reputation"], state.server.reputation)
+    assert metrics["reputation"][liars].max() < 0 < metrics["reputation"][~liars].min()
+    assert metrics["kept"][liars].max() == 0 < metrics["kept"][~liars].min()
+    assert state.server.kept == ()
+
+
+def test_reputations_start_again_after_workers_were_lost():
+    (strategy, context), engine = make(MDGAN, aggregate="reputation"), Stacked(5)
+    server = strategy.init(context, engine).server._replace(reputation=torch.full((6,), 0.5))
+    assert torch.equal(strategy.start_counting(engine, server).reputation, torch.zeros(5))
+    server = server._replace(reputation=torch.full((5,), 0.5))
+    assert torch.equal(strategy.start_counting(engine, server).reputation, server.reputation)
+
+
+def test_reputations_need_a_server_that_remembers():
+    with pytest.raises(UserError, match=r"needs the server of md-gan.*for instance median"):
+        FLGAN(aggregate="reputation")
+
+
 def test_the_mean_reports_nothing_and_saves_nothing():
     for kind in (MDGAN, FLGAN):
         _, state, metrics = after_a_round(kind, liars=1)
         assert "kept" not in metrics
-        assert not any("kept" in name for name, _ in trees.named_leaves(state))
+        names = [name for name, _ in trees.named_leaves(state)]
+        assert not any("kept" in name or "reputation" in name for name in names)
 
 
 # FL-GAN
@@ -340,6 +374,13 @@ def test_remedies_for_few_discriminators_work(settings, workers, remedy, changed
     with pytest.raises(UserError, match=f"set {remedy}$"):
         MDGAN(**settings).num_members(workers, 10)
     assert MDGAN(**(settings | changed)).num_members(enough, 10) == changed["discriminators"]
+
+
+def test_reputations_withstand_less_than_half():
+    rule = dict(aggregate="reputation", num_fake_batches=1)
+    with pytest.raises(UserError, match=r"set strategy\.withstand=1"):
+        MDGAN(withstand=2, **rule).num_members(4, 10)
+    assert MDGAN(withstand=2, **rule).num_members(5, 10) == 5
 
 
 def test_the_remedy_for_few_active_members_works():

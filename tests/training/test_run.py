@@ -95,6 +95,20 @@ def test_interrupted_and_resumed_equals_never_stopped(tiny, tmp_path, strategy):
         assert (parts / "index.html").exists()
 
 
+def test_reputations_are_resumed_and_start_again_with_other_members(tiny, tmp_path):
+    tiny["strategy"] |= {"name": "md-gan", "aggregate": "reputation", "num_fake_batches": 1}
+    whole = remuda.run(make(tiny), tmp_path / "whole")
+    parts = tmp_path / "parts"
+    with pytest.raises(Interrupted, match="remuda resume"):
+        remuda.run(make(tiny), parts, StopAfter(3))
+    remuda.resume(parts)
+    assert_same_run(whole, parts)
+    assert final_tensors(parts)["server/reputation"].any()
+    remuda.resume(parts, rounds=6, members=5)
+    assert final_tensors(parts)["server/reputation"].shape == (5,)
+    assert len(Record.open(parts).rounds()[-1]["reputation"]) == 5
+
+
 @pytest.mark.parametrize("cut_off", ["draw_grid", "score_round"])
 def test_a_resume_draws_and_scores_what_a_stop_cut_off(tiny, tmp_path, monkeypatch, cut_off):
     tiny["data"] = {"name": "digits"}
