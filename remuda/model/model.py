@@ -24,8 +24,11 @@ from remuda.system.pytorch import tf32
 from remuda.system.text import Notify, count, ignore
 from remuda.tensors import random, trees
 
-# Images to generate at a time on each device. This limits memory and does not change images.
-CHUNK = {"cpu": 512, "cuda": 8192}
+# How many images are generated at a time does not change them, but it limits the memory. With 2^20
+# pixels on a GPU, an activation with 256 channels at full size takes 1 GiB. cuDNN refuses tensors
+# with 2^31 numbers.
+CHUNK = {"cpu": 512, "cuda": 8192}  # images at a time, at most
+CHUNK_PIXELS = 2**20
 
 Labels = None | int | str | Sequence[int | str] | Tensor
 
@@ -127,7 +130,7 @@ class Model:
             host[members] = rank
             row[members] = torch.arange(len(members))
         chunks = []
-        for part in torch.arange(len(labels)).split(CHUNK[device.type]):
+        for part in torch.arange(len(labels)).split(chunk_size(self.facts.shape, device)):
             ranks = host[authors[part]]
             mine = part[ranks == self.communicator.rank]
             rows = row[authors[mine]].to(device)
@@ -192,7 +195,8 @@ class Model:
                 "(strategy.shared_generator) interpolate better"
             )
         chunks = []
-        for part in torch.arange(len(start.rows)).split(CHUNK[self.engine.device.type]):
+        size = chunk_size(self.facts.shape, self.engine.device)
+        for part in torch.arange(len(start.rows)).split(size):
             both = trees.row(start, part), trees.row(end, part)
             images = [
                 self._images(sample_between, generators, *both, weight)
@@ -286,3 +290,11 @@ class Model:
                 "sample"
             )
         return numbers
+
+
+def chunk_size(shape: Sequence[int], device: torch.device) -> int:
+    """Return how many images (C, H, W) to generate at a time."""
+    most = CHUNK[device.type]
+    if device.type == "cpu":
+        return most
+    return max(1, min(most, CHUNK_PIXELS // math.prod(shape[1:])))

@@ -7,6 +7,7 @@ import torch
 import remuda.model
 from remuda import config
 from remuda.errors import UserError
+from remuda.model.model import chunk_size
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +148,14 @@ def test_more_samples_than_fit_into_memory_are_an_error(runs):
     words = r"100,000,000,000,000 samples need .* GiB of memory, but only .* GiB is free"
     with pytest.raises(UserError, match=words):
         remuda.load(runs / "plain").sample(10**14)
+
+
+def test_the_images_of_a_chunk_fit_into_one_tensor_on_a_gpu():
+    """cuDNN refuses tensors with 2^31 numbers, such as 8,192 x 256 channels x 32 x 32."""
+    gpu = torch.device("cuda")
+    for shape, images in (((3, 32, 32), 1024), ((3, 128, 128), 64), ((1, 28, 28), 1337)):
+        size = chunk_size(shape, gpu)
+        assert size == images and size * 1024 * shape[1] * shape[2] < 2**31
+    assert chunk_size((3, 2048, 2048), gpu) == 1
+    assert chunk_size((2,), gpu) == 8192, "points"
+    assert chunk_size((3, 32, 32), torch.device("cpu")) == 512
