@@ -228,7 +228,9 @@ def _last_grid(folder: Path) -> Path:
 def finish(figure: Any, handles: Any, path: Path, title: str) -> None:
     """Add the legend and the mark of a short run, and save the figure."""
     if handles is not None:
-        figure.legend(*handles, ncols=4, loc="upper center", frameon=False)
+        widest = 4 * max(map(len, handles[1]), default=0)  # characters of a row with four labels
+        ncols = 4 if widest <= 100 else 2
+        figure.legend(*handles, ncols=ncols, loc="upper center", frameon=False)
     if title:
         figure.text(0.995, 0.01, title, ha="right", color="#a00000", weight="bold")
     figure.tight_layout(rect=(0, 0, 1, 0.9 if handles is not None else 1))
