@@ -173,7 +173,9 @@ RESULTS = (
         paper=PAPER,
         number="figure 4",
         caption="scores after 20,000 iterations over the number of workers, with and without swaps",
-        state="runnable",
+        state="measured",
+        scope="constant load on workers",
+        page=f"{PAGE}#figure-4-measured",
         form=FinalScores(axis="workers", series=SERIES, scores=AXES),
         works=works_4(),
         finding="A constant load on workers is better than a constant load on the server. Swaps "
