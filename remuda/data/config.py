@@ -1,6 +1,5 @@
 """Define a run's data settings."""
 
-import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -123,13 +122,12 @@ class DataConfig:
         )
         return replace(self, name=name, path=path, ranks=())
 
-    def at_root(self) -> "DataConfig":
-        """Return the settings of rank 0 on this host."""
-        return self.at(0, platform.node())
-
     def in_folder(self, path: str | None) -> "DataConfig":
         """Return the same settings with another data folder, if one is given."""
-        return self if path is None else replace(self, path=path, ranks=())
+        if path is None:
+            return self
+        other = replace(self, path=path, ranks=())
+        return replace(other, ranks=self.ranks) if other.is_per_rank else other
 
     def with_full_paths(self) -> "DataConfig":
         """Return the same settings with absolute paths, which are valid in any working folder."""

@@ -97,6 +97,8 @@ def find_origin(
             )
         return Origin(config)
     if site is not None:
+        if is_shared:
+            raise UserError("--site needs one process: leave out --ranks and --hosts")
         ranks = data_ranks(config)
         if ranks and site not in ranks:
             raise UserError(

@@ -29,7 +29,7 @@ from remuda.scores.kinds import Kind, Measured, Subject
 from remuda.scores.messages import NOTHING, contents_of, measured_of, pack, unpack
 from remuda.scores.pooling import combine
 from remuda.scores.reference import Reference, Splits, load_splits, make_reference, other_split
-from remuda.system.text import Notify
+from remuda.system.text import Notify, ignore
 
 
 class Source(NamedTuple):
@@ -81,7 +81,8 @@ class Sites:
     ):
         self.communicator, self.sources, self.config = communicator, sources, config
         self.device, self.notify = device, notify
-        self.splits = [load_splits(each.data, config.reference, notify) for each in sources]
+        # Scores over several sites have no floors, so the message about missing ones says nothing.
+        self.splits = [load_splits(each.data, config.reference, ignore) for each in sources]
         self.references: list[tuple[Reference, Reference | None]] = []
         self.sites: list[Site] = []
         self.gaussians: list[Gaussian] = []

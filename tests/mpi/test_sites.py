@@ -64,7 +64,7 @@ def test_ranks_and_one_process_give_the_same_scores(trained):
     folder, _ = trained
     words = ["score", folder / "run", "--with", "fid,kid", "--n", 50]
     lines = []
-    for more in ([], ["--ranks", 3]):
+    for more in (["--data", folder], ["--ranks", 3]):
         result = remuda(*words, *more)
         assert result.returncode == 0, result.stderr
         assert "fid_50_train_lenet_pooled-3" in result.stdout and "worst" in result.stdout
@@ -84,6 +84,7 @@ def test_ranks_and_one_process_give_the_same_scores(trained):
     ("words", "message"),
     [
         (["--ranks", 2], "belong to ranks 0, 1, 2, but this job has 2 ranks: use --ranks 3"),
+        (["--site", 1, "--ranks", 3], "--site needs one process: leave out --ranks and --hosts"),
         (["--site", 3], "rank 3 of .* has no data: choose --site from 0, 1, 2"),
         (["--set", "data.name=folder:/nowhere/{host}"], "are on 3 hosts: score them there with"),
         (["--set", "data.name=folder:/nowhere/{rank}"], "/nowhere/0"),
