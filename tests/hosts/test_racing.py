@@ -12,8 +12,11 @@ from tests.hosts.faults import TIMEOUT, Run, cut
 from tests.mpi.killing import assert_complete
 from tests.mpi.test_racing import SIZE, largest_gap
 
-STEPS = 150  # turns of a worker per round, which then takes about a second
-SETTINGS = ["run.rounds=6", f"strategy.steps_per_round={STEPS}"]
+# Turns of a worker per round. A round must be shorter than the timeout on a slow machine too, and
+# there must be enough of them that the run does not end before the host is cut off.
+STEPS = 60
+ROUNDS = 12
+SETTINGS = [f"run.rounds={ROUNDS}", f"strategy.steps_per_round={STEPS}"]
 
 
 def test_workers_continue_while_a_host_is_cut_off(hosts, tmp_path):
@@ -25,7 +28,7 @@ def test_workers_continue_while_a_host_is_cut_off(hosts, tmp_path):
     status, printed, errors = run.end(run.grown[-1])
     assert (status, errors) == (0, ""), printed + errors
     assert "continuing without member 4" in printed
-    assert_complete(run.folder, rounds=6)
+    assert_complete(run.folder, rounds=ROUNDS)
     assert Record.open(run.folder).config.run.lost == (4,)
     lines = (run.folder / "arrivals.jsonl").read_text().splitlines()
     rounds = {line["round"]: line for line in map(json.loads, lines)}
