@@ -54,12 +54,14 @@ class Strategy(PairTraining, ABC):
         shares: Sequence[int] = (),
         features: FeatureExtractor | None = None,
         class_counts: Sequence[Sequence[int]] = (),
+        lost: Sequence[int] = (),
     ) -> Context:
         """Return the context for these networks, images of this shape, and this seed.
 
         ``shares`` holds the number of images of each member. ``features`` maps images to the
         features that are used to compare them. The default features are the pixels.
-        ``class_counts`` holds the number of images of each member and class.
+        ``class_counts`` holds the number of images of each member and class. ``lost`` holds the ids
+        of members that were lost.
         """
         context = Context(
             gan=self.build_gan(networks, shape, num_classes),
@@ -67,6 +69,7 @@ class Strategy(PairTraining, ABC):
             shares=tuple(shares),
             features=pixels if features is None else features,
             class_counts=tuple(map(tuple, class_counts)),
+            lost=tuple(lost),
         )
         self.check(context)
         return context

@@ -43,4 +43,5 @@ class Context:
     shares: tuple[int, ...] = ()  # number of images of each member; empty if not needed
     # Number of images of each member and class; empty if not needed.
     class_counts: tuple[tuple[int, ...], ...] = ()
+    lost: tuple[int, ...] = ()  # ids of members that were lost; the others keep their ids
     features: FeatureExtractor = pixels  # used to compare images

@@ -98,8 +98,10 @@ class Distrust(Strategy, ABC):
 
     def liars_here(self, context: Context, engine: Engine) -> Tensor:
         """Return which members hosted here lie, (n,)."""
-        liars = draw_liars(context.seed, engine.size, self.liars)
-        return liars[list(engine.members)].to(engine.device)
+        liars = draw_liars(context.seed, engine.size + len(context.lost), self.liars)
+        is_left = torch.ones(len(liars), dtype=torch.bool)
+        is_left[list(context.lost)] = False
+        return liars[is_left][list(engine.members)].to(engine.device)
 
     def with_false_labels(self, context: Context, engine: Engine, real: Batch) -> Batch:
         """Return the real data, with false labels if liars train with such labels."""

@@ -76,7 +76,14 @@ def _assemble(
     )
     features = extractor() if strategy.needs_features else None
     context = strategy.prepare(
-        config.networks, dataset.shape, num_classes, config.run.seed, sizes, features, class_counts
+        config.networks,
+        dataset.shape,
+        num_classes,
+        config.run.seed,
+        sizes,
+        features,
+        class_counts,
+        config.run.lost,
     )
     _check_stacking(config.engine, context.gan, device, root_notify)
     engine = Metered(make_engine(config, hosted, device, communicator, notify))

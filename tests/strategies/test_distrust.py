@@ -1,5 +1,7 @@
 """Lying workers, robust aggregates and forgiving weights in MD-GAN and FL-GAN."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -139,6 +141,14 @@ def test_only_liars_lie(lie):
     new, old = (tree.workers.params[name] for tree in (state, start))
     still = (new == old).flatten(1).all(1)
     assert torch.equal(still, liars if lie == "constant" else torch.zeros(5, dtype=torch.bool))
+
+
+def test_a_liar_stays_a_liar_when_others_are_lost():
+    (strategy, context), liars = make(MDGAN, liars=2), draw_liars(7, 5, 2)
+    for gone in range(5):
+        left = [member for member in range(5) if member != gone]
+        after = replace(context, lost=(gone,))
+        assert torch.equal(strategy.liars_here(after, Stacked(4)), liars[left])
 
 
 def test_feedback_of_liars():
