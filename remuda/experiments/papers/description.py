@@ -6,7 +6,7 @@ way; everything that is special about one table is in its description.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -59,29 +59,29 @@ class Work(ABC):
         return options.out / (self.home + (SHORT if options.short else "")) / self.name
 
     def assignments(self, options: Options) -> list[str]:
-        """Return all changes of the recipe, in the form that --set accepts."""
+        """Return all changes of the recipe, in the form that --set accepts.
+
+        If the recipe reads a folder of images, its data are the sub-folder of ``options.data`` with
+        the name in the recipe.
+        """
         found = [*self.settings, *(self.short if options.short else ()), *options.settings]
         if options.device is not None:
             found.append(f'engine.device="{options.device}"')
         if options.data is not None:
-            found.append(f'data.path="{options.data}"')
+            data = recipes.recipe(self.recipe, *found).data
+            folder = options.data / data.images_path if data.is_images else options.data
+            found.append(
+                f'data.name="folder:{folder}"' if data.is_images else f'data.path="{folder}"'
+            )
         return found
 
     def config(self, options: Options) -> RunConfig:
-        """Return the configuration, and check its settings.
-
-        If the recipe reads a folder of images, it is the sub-folder of ``options.data`` with the
-        name in the recipe.
-        """
-        config = recipes.recipe(self.recipe, *self.assignments(options))
-        if config.data.is_images and options.data is not None:
-            name = f"folder:{options.data / config.data.images_path}"
-            config = replace(config, data=replace(config.data, name=name, path=""))
-        return config
+        """Return the configuration, and check its settings."""
+        return recipes.recipe(self.recipe, *self.assignments(options))
 
     @abstractmethod
     def execute(self, options: Options, seeds: int) -> tuple[list[Path], list[str]]:
-        """Run what is missing. Return the folders with results, and why others failed."""
+        """Run what has no result yet. Return the folders with results, and why others failed."""
 
     @abstractmethod
     def plan(self, options: Options, seeds: int) -> list[tuple[Path, RunConfig]]:

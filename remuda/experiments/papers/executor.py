@@ -23,7 +23,7 @@ class Outcome:
 
 
 def reproduce(result: Result, options: Options) -> Outcome:
-    """Train what is missing, and write the result's files.
+    """Train the runs that are not finished, and write the result's files.
 
     Finished runs are kept, and interrupted runs are resumed. If a run fails, the others continue;
     the result then has a gap with the reason.
@@ -96,7 +96,7 @@ def plan(result: Result, options: Options) -> list[Planned]:
             reached, rounds = _reached(folder), config.run.rounds
             engine = config.engine
             ranks = f" --engine mpi --ranks {engine.ranks}" if engine.name == "mpi" else ""
-            seed = f" --seed {config.run.seed} --out {folder}"
+            seed = f" --seed {config.run.seed} --out {quote(str(folder))}"
             command = f"remuda train {work.recipe}{changes}{ranks}{seed}"
             seconds = None if pace is None else pace * max(0, rounds - reached)
             found.append(Planned(folder, command, rounds, reached, seconds))

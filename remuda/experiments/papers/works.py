@@ -21,7 +21,7 @@ class Training(Work):
         ]
 
     def execute(self, options: Options, seeds: int) -> tuple[list[Path], list[str]]:
-        """Train what is missing."""
+        """Train the runs that are not finished."""
         from remuda.experiments.repeats import repeat
         from remuda.training.progress import Progress
 
@@ -54,7 +54,8 @@ class Study(Work):
 
     def assignments(self, options: Options) -> list[str]:
         """Return all changes; a study always runs on the CPU, with one thread per rank."""
-        return [*super().assignments(replace(options, device="cpu")), "engine.threads=1"]
+        changes = super().assignments(replace(options, device="cpu"))
+        return [*changes, "engine.threads=1", f"run.rounds={self.length(options)}"]
 
     def num_repeats(self, options: Options) -> int:
         """Return how often each number of ranks is timed."""
@@ -62,22 +63,18 @@ class Study(Work):
 
     def plan(self, options: Options, seeds: int) -> list[tuple[Path, RunConfig]]:
         """Return the folder and the configuration of every run, without checking the data."""
-        config, folder, rounds = self.config(options), self.folder(options), self.length(options)
+        config, folder = self.config(options), self.folder(options)
         return [
             (
                 folder / f"{ranks}-ranks-{i + 1}",
-                replace(
-                    config,
-                    run=replace(config.run, rounds=rounds),
-                    engine=replace(config.engine, name="mpi", ranks=ranks),
-                ),
+                replace(config, engine=replace(config.engine, name="mpi", ranks=ranks)),
             )
             for i in range(self.num_repeats(options))
             for ranks in self.ranks
         ]
 
     def execute(self, options: Options, seeds: int) -> tuple[list[Path], list[str]]:
-        """Time what is missing, and write scaling.json and scaling.png."""
+        """Time the ranks that have no result yet, and write scaling.json and scaling.png."""
         from remuda.experiments.scaling import scale
 
         folder = self.folder(options)

@@ -1,13 +1,15 @@
 """The command `remuda reproduce`, and the page that it writes."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from remuda import recipes
 from remuda.cli import app
 from remuda.errors import UserError
-from remuda.experiments.papers import RESULTS, as_markdown
+from remuda.experiments.papers import RESULTS, Options, as_markdown, plan
 
 PAGE = Path(__file__).parents[3] / "docs" / "papers.md"
 
@@ -44,6 +46,34 @@ def test_a_dry_run_trains_nothing(tmp_path):
     assert "18 runs; nothing was trained" in text and not (tmp_path / "a").exists()
     assert "remuda train md-gan-mnist-mlp --set 'engine.device=\"cpu\"' --seed 0" in text
     assert "md-gan-figure-3-mlp/fl-gan-b-100/seed-000: 833 rounds, new" in text
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("data", [None, Path("/some data")])
+def test_the_commands_of_a_dry_run_train_the_same(short, data):
+    options = Options(out=Path("my runs"), short=short, seeds=2, data=data)
+    for result in RESULTS.values():
+        wanted = [run for work in result.works for run in work.plan(options, 2)]
+        for (folder, config), run in zip(wanted, plan(result, options), strict=True):
+            recipe, typed = typed_options(run.command)
+            assert typed["--out"] == [str(folder)]
+            changes = [*typed["--set"], f"run.seed={typed['--seed'][0]}"]
+            if "--ranks" in typed:
+                changes += [
+                    f"engine.name={typed['--engine'][0]}",
+                    f"engine.ranks={typed['--ranks'][0]}",
+                ]
+            assert recipes.recipe(recipe, *changes) == config, run.command
+
+
+def typed_options(command):
+    """Return the recipe of a train command, and the values of its options."""
+    remuda, train, recipe, *words = shlex.split(command)
+    assert (remuda, train) == ("remuda", "train")
+    typed = {"--set": []}
+    for name, value in zip(words[::2], words[1::2], strict=True):
+        typed.setdefault(name, []).append(value)
+    return recipe, typed
 
 
 def test_wrong_arguments():
