@@ -100,8 +100,8 @@ def parse_line(path: Path, text: bytes, place: str, parse: Callable[[Line], Any]
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether a value is a finite number; whole ones as in ``is_whole``."""
+    return is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def require(line: Line, name: str, is_valid: Callable[[Any], bool]) -> None:
@@ -113,5 +113,5 @@ def require(line: Line, name: str, is_valid: Callable[[Any], bool]) -> None:
 
 
 def is_whole(value: object) -> bool:
-    """Return whether a value is a whole number."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Return whether a value is a whole number that every reader of JSON can hold exactly."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53

@@ -113,6 +113,7 @@ def test_a_new_run_has_nothing_to_read(tmp_path):
         ("rounds.jsonl", "x\n", r"line 1.*remove the damaged line"),
         ("rounds.jsonl", "[1]\n", "not a JSON object"),
         ("rounds.jsonl", '{"round": "1"}\n', "round is '1'"),
+        ("rounds.jsonl", '{"round": 1' + "0" * 400 + "}\n", "round is '1000"),
         ("rounds.jsonl", '{"round": 1, "seconds": NaN}\n', "seconds is 'nan'"),
         ("scores.jsonl", '{"round": 1}\n', r"line 1: name is missing.*remove the damaged line"),
         ("failures.jsonl", '{"round": 1}\n', r"line 1: ranks is missing.*remove the damaged line"),
