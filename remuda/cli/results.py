@@ -218,7 +218,7 @@ def show_comparison(
     from remuda.reports import compare
 
     if form is None:
-        form = compare.ENDINGS.get(out.suffix.lower() if out else "", "text")
+        form = compare.format_of(out) if out else "text"
     comparison = compare.compare(runs, t)
     table = comparison.render(form)
     if form == "csv":  # a CSV file cannot contain the notes

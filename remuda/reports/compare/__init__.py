@@ -13,11 +13,30 @@ from remuda.reports.compare.columns import Column, columns
 from remuda.reports.compare.groups import Group
 from remuda.reports.compare.notes import notes
 
-__all__ = ["ENDINGS", "FORMATS", "Column", "Comparison", "Group", "compare", "compare_runs"]
+__all__ = ["FORMATS", "Column", "Comparison", "Group", "compare", "compare_runs", "format_of"]
 
 FORMATS = {**tables.FORMATS, "html": page.as_html}
-# The formats of files whose names end like this; others are text.
-ENDINGS = {".csv": "csv", ".md": "markdown", ".tex": "latex", ".html": "html", ".htm": "html"}
+# The formats of files whose names end like this.
+ENDINGS = {
+    "": "text",
+    ".txt": "text",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".html": "html",
+    ".htm": "html",
+}
+
+
+def format_of(path: Path) -> str:
+    """Return the format for a file name; raise if its ending is not known."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise UserError(
+            f"the name {path} does not say how to write the comparison: end it with one of "
+            f"{', '.join(filter(None, ENDINGS))}, or choose a format with --format"
+        )
+    return ENDINGS[ending]
 
 
 @dataclass(frozen=True, kw_only=True)

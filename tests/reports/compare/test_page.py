@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from remuda.cli.results import show_comparison
+from remuda.errors import UserError
 from remuda.reports.compare import compare, live, page
 from remuda.reports.compare.curves import Curves, interpolate
 from remuda.reports.page.pictures import Embedded
@@ -234,6 +235,9 @@ def test_the_ending_of_the_file_chooses_the_format(two, tmp_path, capsys):
     }.items():
         show_comparison(two, t=None, form=None, out=tmp_path / name)
         assert words in (tmp_path / name).read_text()[:300]
+    with pytest.raises(UserError, match=r"c\.xyz does not say .* \.txt, \.csv, .* or .* --format"):
+        show_comparison(two, t=None, form=None, out=tmp_path / "c.xyz")
+    show_comparison(two, t=None, form="text", out=tmp_path / "c.xyz")
     show_comparison(two, t=None, form="text", out=tmp_path / "d.html")
     assert "<html" not in (tmp_path / "d.html").read_text()
     capsys.readouterr()
