@@ -82,6 +82,19 @@ def document(
     )
 
 
+def message(title: str, text: str, link: str, address: str) -> str:
+    """Return a page that says one thing, such as why a run cannot be shown, and offers a link."""
+    policy = f"default-src 'none'; style-src {_digest('page.css')}; img-src data:"
+    return Template(asset("message.html")).substitute(
+        title=escape(title),
+        policy=escape(policy),
+        styles=f"<style>{asset('page.css')}</style>",
+        text=escape(text),
+        link=escape(link),
+        address=escape(address),
+    )
+
+
 @cache
 def asset(name: str) -> str:
     """Return the text of an asset, such as ``charts.js``."""

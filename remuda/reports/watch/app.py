@@ -7,10 +7,11 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from remuda.errors import UserError
+from remuda.reports.page import html
 from remuda.reports.watch.following import Answer
 from remuda.reports.watch.library import Library, NotFound
 
@@ -31,7 +32,8 @@ def make_app(library: Library) -> Starlette:
             Route("/compare/data", pages.comparison),
             Route("/run/{path:path}", pages.run),
         ]
-    return Starlette(routes=routes, exception_handlers={404: _not_found, NotFound: _not_found})
+    not_found = pages.not_found
+    return Starlette(routes=routes, exception_handlers={404: not_found, NotFound: not_found})
 
 
 class _Pages:
@@ -63,13 +65,13 @@ class _Pages:
             query = request.query_params
             generation, start = query.get("generation", ""), _number(query.get("from", "0"))
             if start is None or len(generation) > MAX_NAME:
-                return _error(400, "from is not the number of a point")
+                return self._error(request, 400, "from is not the number of a point")
             answer = library.fresh(name, generation, start)
             if answer is None:
                 answer = await _answer(lambda: library.run(name).data(generation, start))
-            return _send(request, answer)
+            return self._send(request, answer)
         if part == "":
-            return _send(request, await _answer(lambda: library.run(name).page()))
+            return self._send(request, await _answer(lambda: library.run(name).page()))
         found = await run_in_threadpool(lambda: library.picture(library.run(name), part))
         age = 3600 if "v" in request.query_params else 10
         return Response(found, 200, {"Cache-Control": f"private, max-age={age}"}, "image/png")
@@ -77,15 +79,32 @@ class _Pages:
     async def index(self, request: Request) -> Response:
         """Answer for the index of a folder and its data."""
         kind = "data" if request.url.path.endswith("/data") else "page"
-        return _send(request, await _answer(lambda: self.library.index(kind)))
+        return self._send(request, await _answer(lambda: self.library.index(kind)))
 
     async def comparison(self, request: Request) -> Response:
         """Answer for a comparison of runs and its data."""
         kind = "data" if request.url.path.endswith("/data") else "page"
         names = list(dict.fromkeys(request.query_params.getlist("run")))
         if len(names) > MAX_RUNS:
-            return _error(400, f"too many runs to compare: choose at most {MAX_RUNS}")
-        return _send(request, await _answer(lambda: self.library.comparison(names, kind)))
+            text = f"too many runs to compare: choose at most {MAX_RUNS}"
+            return self._error(request, 400, text)
+        return self._send(request, await _answer(lambda: self.library.comparison(names, kind)))
+
+    async def not_found(self, request: Request, error: Any) -> Response:
+        """Answer for an address that does not exist."""
+        return self._error(request, 404, "there is no such page")
+
+    def _send(self, request: Request, answer: Answer | UserError) -> Response:
+        if isinstance(answer, UserError):
+            return self._error(request, 400, str(answer))
+        return _response(request, answer)
+
+    def _error(self, request: Request, status: int, text: str) -> Response:
+        """Return an error: as JSON if a page's script asks for data, as a page otherwise."""
+        if request.url.path.endswith("/data"):
+            return JSONResponse({"error": text}, status)
+        link = "The run" if self.library.is_run else "All runs"
+        return HTMLResponse(html.message("remuda watch", text, link, "/"), status)
 
 
 async def _answer(make: Callable[[], Answer]) -> Answer | UserError:
@@ -96,9 +115,7 @@ async def _answer(make: Callable[[], Answer]) -> Answer | UserError:
         return error
 
 
-def _send(request: Request, answer: Answer | UserError) -> Response:
-    if isinstance(answer, UserError):
-        return _error(400, str(answer))
+def _response(request: Request, answer: Answer) -> Response:
     headers = {"ETag": answer.tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
     if answer.tag in request.headers.get("if-none-match", "").split(", "):
         return Response(status_code=304, headers=headers)
@@ -113,11 +130,3 @@ def _send(request: Request, answer: Answer | UserError) -> Response:
 def _number(text: str) -> int | None:
     is_number = text.isascii() and text.isdecimal() and len(text) <= 9
     return int(text) if is_number else None
-
-
-def _error(status: int, text: str) -> Response:
-    return JSONResponse({"error": text}, status)
-
-
-async def _not_found(request: Request, error: Any) -> Response:
-    return _error(404, "there is no such page: open / to see all runs")

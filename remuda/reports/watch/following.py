@@ -76,10 +76,13 @@ class Kept:
 
 
 class Followed:
-    """A run that clients look at. ``name`` differs between servers."""
+    """A run that clients look at. ``name`` differs between servers.
 
-    def __init__(self, folder: Path, name: str):
-        self.folder, self.name = folder, name
+    Pictures outside ``root``, to which links in the run's folder may lead, are left out.
+    """
+
+    def __init__(self, folder: Path, name: str, root: Path):
+        self.folder, self.name, self.root = folder, name, root
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._time = -INTERVAL
@@ -157,7 +160,8 @@ class Followed:
         """
         if path not in self._pictures:
             size, stamp = png_size(path), stamp_of(path)
-            if size is None or stamp is None:
+            is_inside = path.resolve().is_relative_to(self.root)
+            if size is None or stamp is None or not is_inside:
                 return None
             src = f"{path.relative_to(self.folder).as_posix()}?v={stamp[0] // 1_000_000}"
             self._pictures[path] = {"src": src, "width": size[0], "height": size[1]}

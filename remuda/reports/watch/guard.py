@@ -129,7 +129,7 @@ class _Sender:
 
 
 def _refuse(status: int, text: str, **headers: Any) -> Response:
-    """Return an error; the connection ends, because the rest of it cannot be trusted."""
+    """Return an error, and end the connection: what follows on it cannot be trusted."""
     return PlainTextResponse(f"{text}\n", status, {"Connection": "close", **headers})
 
 

@@ -42,7 +42,7 @@ class Library:
         """Return the run with this name, the path from the folder; "" is the folder itself."""
         path = self._path(name)
         with self._lock:
-            found = self._followed.pop(name, None) or Followed(path, self.name)
+            found = self._followed.pop(name, None) or Followed(path, self.name, self.root)
             self._followed[name] = found  # the last one is the newest
             while len(self._followed) > MAX_FOLLOWED:
                 del self._followed[next(iter(self._followed))]
@@ -123,6 +123,6 @@ class Library:
 
     def _source(self, picture: Path) -> dict[str, Any] | None:
         size = png_size(picture)
-        if size is None:
+        if size is None or not picture.resolve().is_relative_to(self.root):
             return None
         return {"src": self._address(picture), "width": size[0], "height": size[1]}

@@ -1,5 +1,6 @@
 """Hostile requests: nothing outside the folder of runs is ever sent."""
 
+import re
 import shutil
 import socket
 import time
@@ -78,6 +79,8 @@ def test_no_path_leads_outside(hostile, tmp_path):
         assert b"SECRET" not in answer.body and b"class-0" not in answer.body, path
     listed = {run["id"] for run in hostile.get("/data").json["runs"]}
     assert listed == {"one", "many/seed <0>"}
+    data = hostile.get("/run/one/data").body.decode()
+    assert re.findall(r"samples/round-\d+\.png", data) == ["samples/round-000004.png"]
     for name in ("link", "swapped", "settings", "../outside"):
         assert hostile.get(f"/compare?run=one&run={name}").status == 404
 

@@ -109,7 +109,8 @@ def test_one_run_is_its_own_index(runs):
         assert payload_in(client.get("/").body)["name"] == "one"
         assert client.get("/data").json["name"] == "one"
         assert client.get("/samples/round-000004.png").status == 200
-        assert client.get("/run/one/").status == 404
+        answer = client.get("/run/one/")
+        assert answer.status == 404 and b'<a href="/">The run</a>' in answer.body
 
 
 def test_damaged_files_are_named_until_they_are_repaired(client, runs):
@@ -126,10 +127,20 @@ def test_damaged_files_are_named_until_they_are_repaired(client, runs):
 def test_unexpected_content_ends_with_a_sentence(client, runs):
     path = runs / "one" / "config.toml"
     path.write_text(path.read_text().replace("rounds = 10", 'rounds = "ten"'))
-    for address in ("/run/one/data", "/run/one/"):
-        answer = client.get(address)
-        assert answer.status == 400 and "has unexpected content" in answer.json["error"]
+    answer = client.get("/run/one/data")
+    assert answer.status == 400 and "has unexpected content" in answer.json["error"]
     assert client.get("/data").status == 200
+
+
+def test_readers_of_pages_get_errors_as_pages(client, runs):
+    (runs / "one/config.toml").write_text('name = "<script>alert(1)</script>\n')
+    answer = client.get("/run/one/")
+    assert answer.status == 400 and answer.headers["content-type"].startswith("text/html")
+    assert b"config.toml cannot be read" in answer.body and b"<script>" not in answer.body
+    assert b'<a href="/">All runs</a>' in answer.body
+    for address in ("/nothing", "/run/nothing/", "/compare", "/run/one/samples/round-1.png"):
+        assert client.get(address).headers["content-type"].startswith("text/html"), address
+    assert client.get("/run/nothing/data").json == {"error": "there is no such page"}
 
 
 def test_pictures_of_cells(client, runs):

@@ -174,8 +174,14 @@ const Remuda = (() => {
     }
   }
 
+  // Why the server refused a request: its sentence, or at least the number.
+  async function refusal(answer) {
+    const found = await answer.json().catch(() => ({}));
+    return found.error || `status ${answer.status}`;
+  }
+
   return {
-    el, read, decode, isNumber, number, count, bytes, duration, time, readable, breakable,
+    el, read, refusal, decode, isNumber, number, count, bytes, duration, time, readable, breakable,
     colours, colour, dash, lineMark, resolve, columns, mean, quantile, choices, onScheme, FORMATS,
     live: null,
     sections: [],

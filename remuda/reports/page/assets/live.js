@@ -42,7 +42,7 @@
       const headers = isSame ? { "If-None-Match": tag } : {};
       const answer = await fetch(url, { headers, cache: "no-store" });
       if (answer.status === 304) return;
-      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      if (!answer.ok) throw new Error(await Remuda.refusal(answer));
       const payload = await answer.json();
       tag = answer.headers.get("ETag");
       asked = url.href;

@@ -22,7 +22,7 @@
       const headers = tag ? { "If-None-Match": tag } : {};
       const answer = await fetch(new URL(live.url, location.href), { headers, cache: "no-store" });
       if (answer.status === 304) return;
-      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      if (!answer.ok) throw new Error(await Remuda.refusal(answer));
       const payload = await answer.json();
       tag = answer.headers.get("ETag");
       receive(payload);
