@@ -23,6 +23,8 @@ from remuda.errors import UserError
 from remuda.gan import GAN
 from remuda.model.sources import data_rank
 from remuda.record import Record
+from remuda.strategies import Context, Strategy
+from remuda.strategies.context import FeatureExtractor
 from remuda.system.devices import find_device, usable_cores
 from remuda.system.pytorch import loading_libraries, process_settings
 from remuda.system.text import Notify, count, ignore
@@ -63,8 +65,7 @@ def _assemble(
 ) -> Herd:
     root_notify = notify if communicator.is_root else ignore
     dataset = _load(config, communicator, notify)
-    num_classes = len(dataset.classes)
-    size = config.strategy.num_members(config.run.members, num_classes)
+    size = config.strategy.num_members(config.run.members, len(dataset.classes))
     hosted = spans(size, communicator.num_ranks, speeds)
     shares = divide(config, dataset, hosted, communicator)
     sizes, class_counts, facts = gather_facts(config, dataset, shares, hosted, communicator)
@@ -75,16 +76,7 @@ def _assemble(
         root_notify,
     )
     features = extractor() if strategy.needs_features else None
-    context = strategy.prepare(
-        config.networks,
-        dataset.shape,
-        num_classes,
-        config.run.seed,
-        sizes,
-        features,
-        class_counts,
-        config.run.lost,
-    )
+    context = _prepare(config, strategy, dataset, sizes, features, class_counts)
     _check_stacking(config.engine, context.gan, device, root_notify)
     engine = Metered(make_engine(config, hosted, device, communicator, notify))
     member_ids = config.run.member_ids(size)
@@ -105,6 +97,27 @@ def _assemble(
         spans=hosted,
         lost=config.run.lost,
         recorded=_recorded(config),
+    )
+
+
+def _prepare(
+    config: RunConfig,
+    strategy: Strategy,
+    dataset: Dataset,
+    sizes: Sequence[int],
+    features: FeatureExtractor | None,
+    class_counts: Sequence[Sequence[int]],
+) -> Context:
+    """Return what the strategy's functions know about the run."""
+    return strategy.prepare(
+        config.networks,
+        dataset.shape,
+        len(dataset.classes),
+        config.run.seed,
+        sizes,
+        features,
+        class_counts,
+        config.run.lost,
     )
 
 

@@ -154,7 +154,8 @@ def test_a_real_run_is_followed(visit, tmp_path):
         until(lambda: number(slider, "max") > before[1])
         assert page.locator(".state").inner_text() == "training"
         assert "remuda resume" not in page.locator("#commands").inner_text()
-        assert page.locator("#samples img").evaluate("image => image.naturalWidth") > 0
+        image = page.locator("#samples img")
+        until(lambda: image.evaluate("image => image.naturalWidth") > 0)
     finally:
         training.terminate()
         training.wait(30)
