@@ -4,8 +4,10 @@ import pytest
 
 from tests.mpi.starting import on_ranks
 
+LONG = [pytest.param(num_ranks, marks=pytest.mark.soak) for num_ranks in (1, 5)]
 
-@pytest.mark.parametrize("num_ranks", [1, 2, 3, pytest.param(5, marks=pytest.mark.soak)])
+
+@pytest.mark.parametrize("num_ranks", [2, 3, *LONG])
 def test_all_verbs_and_strategies_equal_stacked(num_ranks):
     result = on_ranks(num_ranks, "tests.mpi.cases")
     assert result.returncode == 0, result.stderr[-3000:]
