@@ -72,8 +72,8 @@ def read(folder: Path, last_round: int | None = None, curves: Curves | None = No
 def _num_members(record: Record, curves: Curves) -> int:
     settings = record.settings
     if not references({"strategy": settings["strategy"]}):
-        run = from_dict({key: settings[key] for key in ("strategy", "run")})
-        return run.strategy.num_members(run.run.members, len(record.facts.classes))
+        strategy = from_dict({"strategy": settings["strategy"]}).strategy
+        return strategy.num_members(settings["run"]["members"], len(record.facts.classes))
     # The strategy is the user's own code, which is not executed here.
     return curves.width or settings["run"]["members"]
 

@@ -44,6 +44,7 @@ def make_run(
         "strategy": {"name": "class-parallel", **sections.get("strategy", {})},
         "engine": sections.get("engine", {}),
         "run": {"rounds": 4, **sections.get("run", {})},
+        "scores": sections.get("scoring", {}),
     }
     facts = DataFacts(
         name=name,
@@ -186,6 +187,12 @@ def test_seed_device_and_checkpoints_do_not_split_a_group(tmp_path):
     assert [one.name for one in comparison.groups] == ["class-parallel", "d", "e"]
     assert noted(comparison, "engine.precision differs (auto, bf16)")
     assert noted(comparison, "different data") and noted(comparison, "digits, 1,438 of 1x8x8")
+
+
+def test_runs_that_keep_their_best_checkpoint(tmp_path):
+    runs = make_repeats(tmp_path, [3.0, 4.0], run={"keep_best": FID}, scoring={"every": 4})
+    (group,) = compare(runs).groups
+    assert [run.num_members for run in group.runs] == [2, 2]
 
 
 def test_numbers_of_workers_split_groups_with_equal_populations(tmp_path):
