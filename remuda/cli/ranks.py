@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remuda.cli.common import say, shown_ranks
-from remuda.errors import Interrupted, UserError
+from remuda.errors import Interrupted, RanksLost, StoppedByFailure, UserError
 
 if TYPE_CHECKING:
     from remuda.config import RunConfig
     from remuda.engines import Communicator
 
 
-def start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) -> None:
+def start_ranks(
+    config: "RunConfig", folder: Path, more: Sequence[str] = (), trains: bool = True
+) -> None:
     """Start ranks if the engine needs them. They run the command, and this process waits."""
     from remuda.cluster import hosts, launch, supervision
     from remuda.config import to_dict
@@ -34,6 +36,7 @@ def start_ranks(config: "RunConfig", folder: Path, more: Sequence[str] = ()) -> 
             restarts=0 if engine.on_failure == "stop" else engine.restarts,
             timeout=engine.failure_timeout,
             trust=bool(references(to_dict(config))),
+            trains=trains,
         )
         with shown_ranks() as show:
             status = supervision.start(job, say, show)
@@ -73,11 +76,15 @@ def scoring_ranks(
         return
     place = {"name": "mpi", "ranks": ranks or 0, "hosts": listed_hosts(hosts) or ""}
     config = replace(config, engine=replace(config.engine, **place, on_failure="stop"))
-    start_ranks(config, run)
+    start_ranks(config, run, trains=False)
     with launch.join(config.engine) as communicator:
         try:
             with communicator.interruptible():
                 yield communicator
+        except RanksLost:
+            raise StoppedByFailure(
+                "ranks were lost before the scores were known: score the run again"
+            ) from None
         except KeyboardInterrupt:
             communicator.interrupt()
             raise Interrupted("stopped before the scores were known: score the run again") from None

@@ -23,6 +23,7 @@ class Job:
     restarts: int = 0  # how often to restart the run after it lost rank 0 or all ranks
     timeout: float = 30.0  # seconds of silence after which a rank counts as lost
     trust: bool = False  # whether the run may execute code that its folder brings
+    trains: bool = True  # whether it trains the run; otherwise it cannot be resumed or joined
 
     @property
     def resume_arguments(self) -> list[str]:

@@ -112,8 +112,10 @@ class Joining:
         self.admitted: Request | None = None  # the run restarts with these ranks
         self._last_look = 0.0
         self._old_root: list[Any] | None = None  # rank 0 of the previous start
-        for name in (REQUEST, ANSWER):  # a killed command may have left them
-            remove(folder, name)
+        self._accepts = job.trains  # otherwise, requests are for another launcher
+        if self._accepts:
+            for name in (REQUEST, ANSWER):  # a killed command may have left them
+                remove(folder, name)
 
     def follow(self) -> None:
         """Expect that the run starts or restarts now."""
@@ -121,7 +123,7 @@ class Joining:
 
     def poll(self, job: Job, launcher: Launcher) -> None:
         """Take a request, and stop the run for it. Call this often."""
-        if time.monotonic() - self._last_look < INTERVAL:
+        if not self._accepts or time.monotonic() - self._last_look < INTERVAL:
             return
         self._last_look = time.monotonic()
         request = take(self.folder)
@@ -174,6 +176,8 @@ class Joining:
 
     def close(self) -> None:
         """Refuse all requests that are left at the end of the run."""
+        if not self._accepts:
+            return
         for request in (self.admitted, self.waiting, take(self.folder)):
             if request is not None and not self._has_begun(request):
                 self.refuse(request, f"{self.folder} has ended")

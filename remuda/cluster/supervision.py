@@ -78,7 +78,7 @@ class Supervisor:
             if self._change_size(launcher):
                 continue
             if not has_lost_ranks(launcher) or num_restarts == self.job.restarts:
-                return explain(launcher, status, self.job.folder)
+                return explain(launcher, status, self.job)
             num_restarts += 1
             self._prepare_restart(launcher, num_restarts)
 
@@ -132,7 +132,7 @@ class Supervisor:
     def _check_stop(self) -> None:
         """Raise if the user asked to stop while no rank was running."""
         if self.stopped_at:
-            raise Interrupted(f"stopped; {next_step(self.job.folder)}")
+            raise Interrupted(f"stopped; {next_step(self.job)}")
 
     def _stopped(self, launcher: Launcher, status: int) -> int:
         if launcher.output.ended is not None and not launcher.is_replaced:
@@ -150,9 +150,7 @@ class Supervisor:
         self._check_stop()
         if job.hosts and not left:
             names = listed([host.name for host in job.hosts])
-            raise StoppedByFailure(
-                f"{why}, and no host answers by ssh ({names}): {next_step(job.folder)}"
-            )
+            raise StoppedByFailure(f"{why}, and no host answers by ssh ({names}): {next_step(job)}")
         is_recorded = take_over(job.folder, left)
         if not is_recorded and left and left[0] != job.hosts[0]:
             raise StoppedByFailure(
@@ -243,7 +241,7 @@ def cause(launcher: Launcher) -> str:
     return "all ranks died"
 
 
-def explain(launcher: Launcher, status: int, folder: Path) -> int:
+def explain(launcher: Launcher, status: int, job: Job) -> int:
     """Return the exit status of a failed job. Raise if the ranks have not explained the failure."""
     if launcher.failed_to_start:
         raise UserError(
@@ -253,24 +251,23 @@ def explain(launcher: Launcher, status: int, folder: Path) -> int:
     if output.ended is not None and not (is_lost and output.lost_daemons):
         return output.ended
     if output.deaths and not output.lost_daemons:
-        raise StoppedByFailure(
-            f"{cause(launcher)}, and mpirun ended all others: {next_step(folder)}"
-        )
+        raise StoppedByFailure(f"{cause(launcher)}, and mpirun ended all others: {next_step(job)}")
     # One of the ranks that notice the loss of rank 0 tells the user, unless it is lost as well.
     if output.root_lost and launcher.num_lines:
         return StoppedByFailure.status
     if is_lost:
-        raise StoppedByFailure(f"{cause(launcher)}: {next_step(folder)}")
+        raise StoppedByFailure(f"{cause(launcher)}: {next_step(job)}")
     if not launcher.num_lines:
         raise UserError(
-            f"the ranks exited with status {status} and without an error message: "
-            f"{next_step(folder)}"
+            f"the ranks exited with status {status} and without an error message: {next_step(job)}"
         )
     return status
 
 
-def next_step(folder: Path) -> str:
+def next_step(job: Job) -> str:
     """Tell the user what to do after the ranks have ended unexpectedly."""
-    if (folder / "config.toml").exists():
-        return f"resume with: {resume_command(folder)}"
+    if not job.trains:
+        return "start the command again"
+    if (job.folder / "config.toml").exists():
+        return f"resume with: {resume_command(job.folder)}"
     return "start the run again"

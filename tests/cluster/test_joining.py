@@ -231,6 +231,18 @@ def test_a_run_without_a_launcher_is_explained(run, monkeypatch):
     assert not list(folder.glob("join*"))
 
 
+def test_a_launcher_that_does_not_train_leaves_requests_alone(run):
+    folder = run()
+    joining.submit(folder, Request(id="7", hosts="", ranks=2, members=4))
+    job = supervision.Job(arguments=[], num_ranks=2, folder=folder, trains=False)
+    watcher = Joining(job)
+    watcher.poll(job, None)
+    watcher.close()
+    assert (folder / "join.json").exists()
+    Joining(replace(job, trains=True))
+    assert not (folder / "join.json").exists()
+
+
 def test_the_command_reports_a_refusal(run, monkeypatch):
     folder = run()
     watcher = Joining(supervision.Job(arguments=[], num_ranks=2, folder=folder))

@@ -1,6 +1,7 @@
 """Test how ranks are started, with stand-ins for mpirun."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +108,9 @@ def test_output_of_ranks_is_passed_on_without_their_markers(fake_mpirun, tmp_pat
 
 
 def test_the_next_step_is_to_resume_or_to_start_again(tmp_path):
-    assert supervision.next_step(tmp_path) == "start the run again"
+    job = supervision.Job(arguments=[], num_ranks=2, folder=tmp_path)
+    assert supervision.next_step(job) == "start the run again"
     (tmp_path / "config.toml").touch()
-    assert supervision.next_step(tmp_path) == f"resume with: remuda resume {tmp_path}"
+    assert supervision.next_step(job) == f"resume with: remuda resume {tmp_path}"
+    scoring = replace(job, trains=False)
+    assert supervision.next_step(scoring) == "start the command again"
