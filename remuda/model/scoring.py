@@ -55,7 +55,7 @@ def score(
     one rank.
     """
     record = Record.open(run, trust)
-    config = from_dict(override(to_dict(record.config), list(assignments)))
+    config = _changed(record.config, assignments)
     scores: ScoreConfig = from_dict({"scores": {**asdict(config.scores), **settings}}).scores
     place = find_device(device)
     config = replace(config, data=config.data.in_folder(data), scores=scores)
@@ -72,6 +72,16 @@ def score(
     record.add_scores(model.round, values)
     report.write(record.folder)
     return values
+
+
+def _changed(config: RunConfig, assignments: Sequence[str]) -> RunConfig:
+    """Apply assignments. They may choose data that all ranks share, which have no ranks."""
+    ranks = config.data.ranks
+    config = replace(config, data=replace(config.data, ranks=()))
+    config = from_dict(override(to_dict(config), list(assignments)))
+    if not config.data.is_per_rank or config.data.ranks:
+        return config
+    return replace(config, data=replace(config.data, ranks=ranks))
 
 
 def score_model(evaluator: Evaluator, model: Model, samples: int, seed: int = 0) -> list[Value]:

@@ -75,6 +75,9 @@ def test_ranks_and_one_process_give_the_same_scores(trained):
         assert one == pytest.approx(other, rel=1e-9)
         for here, there in zip(tables, other_tables, strict=True):
             assert here["value"] == pytest.approx(there["value"], rel=1e-6)
+    result = remuda(*words, "--set", f"data.name=folder:{folder}/site-0")
+    assert result.returncode == 0, result.stderr
+    assert "fid_50_train_lenet " in result.stdout and "worst" not in result.stdout
     result = remuda(*words, "--site", 2)
     assert result.returncode == 0, result.stderr
     assert "fid_50_train_lenet_site-2" in result.stdout and "pooled" not in result.stdout
