@@ -10,9 +10,11 @@ from remuda.data import Dataset
 from remuda.data.images import to_bytes, to_unit
 from remuda.engines import Communicator
 from remuda.errors import UserError
+from remuda.model.sources import data_rank
 from remuda.scores.features.extractor import find_extractor
+from remuda.scores.features.sharing import share
 from remuda.strategies.context import FeatureExtractor
-from remuda.system.text import Notify, ignore
+from remuda.system.text import Notify
 
 NUM_IMAGES = 200  # of each class, to compare classes
 
@@ -24,17 +26,20 @@ def feature_extractor(
     communicator: Communicator,
     notify: Notify,
 ) -> FeatureExtractor:
-    """Return the feature extractor that the scores also use."""
+    """Return the feature extractor that the scores also use: on every rank, that of rank 0."""
     if dataset.images.is_floating_point():
         raise UserError(
             f"{dataset.name} has points, which have no feature extractor: leave "
             "strategy.mixture_by at pixels, and list strategy.families instead of setting "
             "strategy.num_families"
         )
-    whole = replace(config.data, limit=0, partition="auto")  # the scores' classifier uses all data
-    with communicator.root_first():
-        tell = notify if communicator.is_root else ignore
-        extractor = find_extractor(whole, dataset.shape, config.scores.classifier, device, tell)
+    own = config.data.at(data_rank(config, communicator), communicator.host)
+    found = None
+    if communicator.is_root:
+        whole = replace(own, limit=0, partition="auto")  # the scores' classifier uses all data
+        found = find_extractor(whole, dataset.shape, config.scores.classifier, device, notify)
+    extractor, _ = share(communicator, found, 0, own.path, device)
+    assert extractor is not None
     return lambda images: extractor(to_bytes(images)).values
 
 

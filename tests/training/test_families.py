@@ -4,11 +4,14 @@ import pytest
 import torch
 
 import remuda
+from remuda.config import from_dict
+from remuda.data import DataConfig, load
 from remuda.data.datasets import Dataset
+from remuda.data.images import to_unit
 from remuda.engines import SingleProcess
 from remuda.errors import UserError
 from remuda.record import Record
-from remuda.training.features import class_distances
+from remuda.training.features import class_distances, feature_extractor
 from remuda.training.progress import Progress
 from tests.training.test_run import final_tensors, make
 
@@ -104,3 +107,10 @@ def test_points_have_no_features(tiny, tmp_path):
     tiny["data"]["name"] = "ring"
     with pytest.raises(UserError, match=r"list strategy\.families instead"):
         remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run")
+
+
+def test_ranks_with_their_own_data_use_the_extractor_of_rank_0():
+    run = from_dict({"data": {"name": "digits", "path": "/nowhere/{rank}"}})
+    data = load(DataConfig(name="digits"))
+    features = feature_extractor(run, data, torch.device("cpu"), SingleProcess(), print)
+    assert features(to_unit(data.images[:2])).shape == (2, 128)
