@@ -181,7 +181,8 @@ def check_classes(train: Dataset) -> None:
     if len(train.classes) < 2 or sum(count > 0 for count in train.counts) < 2:
         raise UserError(
             f"a classifier needs labelled images of at least two classes, but {name} has one: use "
-            "Inception for colour images, or sort the images into one folder per class"
+            "Inception for colour images, sort the images into one folder per class, or, if each "
+            "rank has its own data, let rank 0 have several classes"
         )
     _, height, width = train.shape
     if height not in SIZES or width not in SIZES:
