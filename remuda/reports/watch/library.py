@@ -2,6 +2,8 @@
 
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +18,7 @@ PICTURE = re.compile(r"samples/(?:cells/)?round-\d{6,12}\.png")
 MAX_PICTURE = 64 << 20  # bytes
 MAX_FOLLOWED = 32  # runs that are kept in memory
 INDEX_INTERVAL = 1.0  # seconds between two looks at a folder
+COMPARISONS = "remuda.reports.compare.live"  # imports PyTorch, which is slow
 
 
 class NotFound(LookupError):
@@ -23,9 +26,16 @@ class NotFound(LookupError):
 
 
 class Library:
-    """The runs below a folder, or one run. ``name`` differs between servers."""
+    """The runs below a folder, or one run. ``name`` differs between servers.
+
+    Make it before the priority of the process is lowered: on Linux, the thread that imports then
+    keeps the priority it has now. With the lowest one, beside runs on all cores, importing PyTorch
+    takes longer than a request may take.
+    """
 
     def __init__(self, folder: Path, name: str):
+        self._importer = ThreadPoolExecutor(1)
+        self._importer.submit(int)  # starts its thread
         self.folder, self.name = folder, name
         self.root = folder.resolve()
         self.is_run = (folder / "config.toml").is_file()
@@ -109,8 +119,7 @@ class Library:
         if not names:
             raise UserError("no runs to compare: choose some on the index")
         folders = [self._path(name) for name in names]
-        from remuda.reports.compare import live as comparisons  # imports PyTorch, which is slow
-
+        comparisons = self._importer.submit(import_module, COMPARISONS).result()
         with self._slow:
             if self._comparisons is None:
                 self._comparisons = comparisons.Cache()

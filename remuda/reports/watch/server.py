@@ -42,9 +42,10 @@ def serve(folder: Path, host: str, port: int, notify: Notify) -> None:
     notify(f"watching {folder}: {place.address}")
     if place.token:
         notify("anyone who knows this address can read these runs; stop with Ctrl-C")
+    server = make_server(folder, place)
     lower_priority()
     with place.socket, suppress(KeyboardInterrupt):
-        make_server(folder, place).run([place.socket])
+        server.run([place.socket])
 
 
 def make_server(folder: Path, place: Place) -> uvicorn.Server:

@@ -1,7 +1,10 @@
 """What the server sends: pages, data that grow, pictures."""
 
 import json
+import os
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -155,6 +158,28 @@ def test_comparisons(client):
     assert client.get("/compare").status == 400
     assert client.get("/compare?run=nothing").status == 404
     assert client.get("/compare/data?" + "&".join(f"run={i}" for i in range(60))).status == 400
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, a process has one priority")
+def test_comparisons_import_with_the_usual_priority(runs, monkeypatch):
+    found = []
+
+    def note_priority(name):
+        found.append(os.getpriority(os.PRIO_PROCESS, 0))  # of the thread that calls
+        raise UserError(f"{name} is not imported")
+
+    monkeypatch.setattr(library, "import_module", note_priority)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def serve_in_another_thread():
+        shelf = library.Library(runs, "")
+        os.nice(1)  # as remuda watch does
+        with pytest.raises(UserError, match="is not imported"):
+            shelf.comparison(["one"], "data")
+
+    with ThreadPoolExecutor(1) as other:  # whose priority ends with it
+        other.submit(serve_in_another_thread).result()
+    assert found == [usual]
 
 
 # The command
