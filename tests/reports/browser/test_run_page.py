@@ -130,6 +130,23 @@ def test_collapsed_classes_are_marked_in_words(visit):
     assert rows.nth(0).inner_text().startswith("three")
 
 
+def test_reasons_of_collapse_are_short_on_a_phone(visit):
+    payload = payloads.class_parallel()
+    names = [f"{kind}_10k_train_lenet" for kind in ("class-kid", "diversity", "class-fid")]
+    for item in payload["classes"]:
+        why = "its samples vary 0.25 times as much as real images"
+        item.update(scores=dict.fromkeys(names, 0.25), collapsed=True, why=why)
+    page = drawn(visit, payload, viewport={"width": 360, "height": 780})
+    assert page.locator("#classes td.bad").first.bounding_box()["height"] < 100
+
+
+def test_cells_can_be_told_apart_in_the_choice(visit):
+    page = drawn(visit, payloads.cellular(), viewport={"width": 1600, "height": 900})
+    names = page.locator(".chooser li span[title]")
+    assert names.first.get_attribute("title").startswith("row 0, column 0")
+    assert names.first.evaluate("name => name.scrollWidth <= name.clientWidth")
+
+
 def test_hostile_names_stay_text(visit):
     page = drawn(visit, payloads.class_parallel())
     assert page.title() == payloads.HOSTILE

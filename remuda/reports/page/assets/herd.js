@@ -42,8 +42,8 @@
         view.update(classTable(next));
         const collapsed = next.classes.filter((item) => item.collapsed).length;
         note.textContent = collapsed
-          ? `${collapsed} of ${next.classes.length} classes look collapsed: `
-            + "their samples hardly differ or score much worse than the others."
+          ? `${collapsed} of ${next.classes.length} classes look collapsed, for the reasons in the `
+            + "last column."
           : "No class looks collapsed.";
       };
       update(run);
