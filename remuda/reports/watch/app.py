@@ -1,5 +1,6 @@
 """Answer requests: pages, their data, and pictures."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -13,10 +14,11 @@ from starlette.routing import Route
 from remuda.errors import UserError
 from remuda.reports.page import html
 from remuda.reports.watch.following import Answer
-from remuda.reports.watch.library import Library, NotFound
+from remuda.reports.watch.library import PICTURE, Library, NotFound
 
 MAX_RUNS = 50  # in one comparison
 MAX_NAME = 200  # characters of a generation
+PICTURE_OF_RUN = re.compile(rf"(.+)/({PICTURE.pattern})")
 
 
 def make_app(library: Library) -> Starlette:
@@ -49,10 +51,8 @@ class _Pages:
     async def run(self, request: Request) -> Response:
         """Answer for ``/run/NAME/``, ``/run/NAME/data`` and the run's pictures."""
         path = request.path_params["path"]
-        for ending in ("samples/cells/", "samples/"):
-            name, found, rest = path.rpartition(f"/{ending}")
-            if found:
-                return await self._run(request, name, f"{ending}{rest}")
+        if found := PICTURE_OF_RUN.fullmatch(path):
+            return await self._run(request, *found.groups())
         name, slash, rest = path.rpartition("/")
         if slash and rest in ("", "data"):
             return await self._run(request, name, rest)

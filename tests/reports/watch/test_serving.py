@@ -48,6 +48,15 @@ def test_a_run_has_a_page_data_and_pictures(client, runs):
     assert (moved.status, moved.headers["location"]) == (303, "seed%20%3C0%3E/")
 
 
+def test_folders_may_be_called_like_those_of_a_run(client, runs):
+    add_grid(make_record(runs / "many/samples/data"), 4)
+    page = client.get("/run/many/samples/data/")
+    src = payload_in(page.body)["pictures"][0]["src"]
+    assert client.get(f"/run/many/samples/data/{src}").status == 200
+    assert client.get("/run/many/samples/data/data").status == 200
+    assert client.get("/run/many/samples/data/config.toml").status == 404
+
+
 def test_a_client_receives_only_new_points(client, runs):
     first = client.get("/run/one/data")
     curves = first.json["curves"]
