@@ -38,7 +38,11 @@ def listed(words: Sequence[str]) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a hint for a mistyped name: the nearest known name, or all known names."""
+    """Return a hint for a mistyped name: the nearest known names, or all known names.
+
+    For ``lr``, ``generator_lr`` is nearer than ``r2``, because it has this word.
+    """
     known = list(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
+    nearest = [other for other in known if name in other.split("_")]
+    nearest = nearest or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {' or '.join(nearest)}?" if nearest else f"known are {', '.join(known)}"

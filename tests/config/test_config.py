@@ -75,6 +75,8 @@ def test_another_class_keeps_the_settings_that_it_knows():
 
 BAD = {
     "networks.dropout must be in [0, 0.99], not 0.999": {"networks": {"dropout": 0.999}},
+    "unknown key in [strategy]: strategy.lr; did you mean generator_lr or discriminator_lr or "
+    "final_lr?": {"strategy": {"lr": 0.001}},
     "unknown key in [strategy]: strategy.batchsize; did you mean batch_size?": {
         "strategy": {"batchsize": 3}
     },
