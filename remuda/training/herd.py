@@ -69,15 +69,20 @@ class Herd:
         rows = self.source_rows(checkpoints.members(checkpoint))
         source = [rows[member] for member in self.engine.members]
         new = [i for i, row in enumerate(source) if row is None]
-        fresh = {name: leaf[new] for name, leaf in Leaves.of(self.strategy, start).rows.items()}
+        # A copy of a member has its own random streams: otherwise, both draw the same numbers.
+        copies = [i for i, k in enumerate(self.engine.members) if rows.index(rows[k]) < k]
+        fresh = {}
+        for name, leaf in Leaves.of(self.strategy, start).rows.items():
+            places = sorted({*new, *copies}) if _is_stream(name, leaf) else new
+            fresh[name] = places, leaf[places]
         like = trees.to(start, "meta")
         del start  # only the rows of new members stay in memory
         leaves = Leaves.of(self.strategy, like)
         read = [row or 0 for row in source]  # new members replace theirs
         lists = self.strategy.server_lists
         found = checkpoints.read(checkpoint, leaves, read, self.engine.device, lists)
-        for name, leaf in fresh.items():
-            found[name][new] = leaf
+        for name, (places, leaf) in fresh.items():
+            found[name][places] = leaf
         return trees.fill(like, found)
 
     def source_rows(self, saved: list[int]) -> list[int | None]:
@@ -176,3 +181,8 @@ class Herd:
             num_labels=self.num_labels,
             round=t,
         )
+
+
+def _is_stream(name: str, leaf: Tensor) -> bool:
+    """Return whether a leaf of a state is the key of a network's random stream."""
+    return "buffers" in name.split("/") and not leaf.is_floating_point()

@@ -101,6 +101,22 @@ def test_a_member_that_shares_layers_copies_the_others(run, tiny, tmp_path):
     assert remuda.load(folder).sample(2, "bears").shape == (2, 1, 8, 8)
 
 
+@pytest.mark.parametrize("strategy", ["class-parallel", "fl-gan", "md-gan"])
+def test_a_copy_of_a_member_has_its_own_random_streams(tiny, tmp_path, strategy):
+    """Otherwise, it would draw the dropout masks and the shifts of that member in every pass."""
+    tiny["strategy"] |= {"name": strategy, "shift": 0.25}
+    if strategy == "class-parallel":
+        tiny["strategy"]["shared_discriminator"] = ["body"]
+    folder = remuda.run(make(tiny, rounds=1), tmp_path / "run")
+    checkpoint, _ = Record.open(folder).newest()
+    herd = assemble(changed(Record.open(folder).config, None, None, 5, None, None))
+    found, saved = dict(trees.named_leaves(herd.restore(checkpoint))), final_tensors(folder)
+    streams = {name for name in found if name.endswith("buffers/key")}
+    assert streams
+    for name in streams:
+        assert torch.equal(found[name][:3], saved[name]) and len(found[name].unique()) == 5
+
+
 def test_new_members_copy_a_member_of_their_family():
     shared = ClassParallel(shared_generator=("body",))
     assert shared.resize(3, 5) == [0, 1, 2, 0, 1]
