@@ -161,6 +161,18 @@ def test_discriminators_rest_while_generators_continue():
     assert after.discriminators.player.moments.steps.tolist() == [1, 1]
 
 
+def test_later_updates_of_a_generator_use_their_own_real_images():
+    game = contest(loss=LOSSES["relativistic"])
+    gan, sides, played = game.gan, game.new_individuals([3]), turns(2)
+    after, _ = game.train(sides, None, played)
+    pair = Pair(*(trees.row(side.player, 0) for side in sides), {})
+    pair, _ = gan.step(pair, *(leaf[:1] for leaf in played[:4]))
+    images, labels, noise = (leaf[1] for leaf in played[:3])
+    fakes, _, pull = gan.generate(pair.generator, noise, labels)
+    pair, _ = gan.update_generator(pair, fakes, pull, labels, real=(images, labels))
+    assert trees.equal(trees.row(after.generators.player, 0), pair.generator)
+
+
 @pytest.mark.parametrize("loss", ["non-saturating", "relativistic"])
 def test_an_opponent_is_the_one_of_that_number(loss):
     """Own individuals come first, then the others, which do not learn."""

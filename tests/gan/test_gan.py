@@ -285,6 +285,15 @@ def test_moving_average_by_hand_and_in_samples():
     )
 
 
+def test_samples_come_from_the_generator_in_evaluation_mode():
+    """An image does not depend on the others of its batch."""
+    gan = make(DCGAN(latent=5, width=8))
+    pair, noise, labels = gan.init(0), torch.randn(3, 5), LABELS[0, :3]
+    alone = gan.sample(pair, noise[:1], labels[:1])
+    torch.testing.assert_close(gan.sample(pair, noise, labels)[:1], alone)
+    assert not torch.allclose(gan.generate(pair.generator, noise, labels)[0][:1], alone, atol=0.01)
+
+
 def test_scheduled_values_replace_the_settings():
     """A step with overrides equals the step of a GAN with these settings."""
     gan = make(loss="wasserstein", lipschitz="penalty", penalty=4.0, ema=0.5)

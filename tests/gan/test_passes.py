@@ -147,6 +147,24 @@ def test_an_update_runs_one_power_iteration(augmentation):
     torch.testing.assert_close(after.buffers[name], improved / improved.norm())
 
 
+@pytest.mark.parametrize("options", [dict(lipschitz="spectral"), AUGMENTATION], ids=str)
+def test_penalties_use_the_state_after_the_passes_of_the_loss(options):
+    """They draw new changes of the images, and divide by the improved singular values."""
+    gan = make("wcgan", "hinge", r1=1e4, **options)
+    player, real = gan.init(7).discriminator, images(4, 1, 8, 8, dtype=torch.float32)
+    batches = (real, LABELS), (-real, LABELS)
+    _, after, loss = gan.discriminator_gradients(player, *batches, KEY)
+    without = make("wcgan", "hinge", **options)
+    _, same, rest = without.discriminator_gradients(player, *batches, KEY)
+    assert trees.equal(after, same)  # penalties change no buffers
+    found = [
+        gan.objective.penalties(gan.critic(player.params, buffers), *batches, KEY)
+        for buffers in (after, player.buffers)
+    ]
+    torch.testing.assert_close(loss - rest, found[0].detach(), rtol=1e-3, atol=0.0)
+    assert (found[1] / found[0] - 1).abs() > 0.01
+
+
 @pytest.mark.parametrize(
     "name, options",
     [
