@@ -41,12 +41,20 @@ class Swapping(Compressing, ABC):
         return Compressor(self.compress_across)
 
     def swap(self, engine: Engine, workers: Player, source: Tensor) -> Player:
-        """Move every discriminator to another worker. Only weights are compressed."""
+        """Move discriminators to other workers. Only weights are compressed.
+
+        A worker that keeps its discriminator keeps its moments, too.
+        """
         params, buffers, moments = workers
         carried = moments if self.swap_optimizer == "carry" else ()
         params, (buffers, carried) = take(engine, self.across, params, (buffers, carried), source)
         if self.swap_optimizer == "reset":
-            moments = trees.map(torch.zeros_like, moments)
+            here = torch.tensor(list(engine.members))
+            has_moved = (source.cpu()[here] != here).to(engine.device)
+            moments = trees.map(
+                lambda leaf: leaf.masked_fill(has_moved.reshape(-1, *[1] * (leaf.ndim - 1)), 0),
+                moments,
+            )
         return Player(params, buffers, carried or moments)
 
     def swap_facts(self, engine: Engine, source: Tensor) -> dict[str, Tree]:

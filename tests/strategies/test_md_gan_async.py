@@ -134,6 +134,19 @@ def test_workers_that_are_due_swap():
         assert trees.equal(trees.row(after, one), trees.row(before, other))
 
 
+def test_a_swap_resets_only_workers_that_are_due():
+    """Worker 2 is slow: it does not swap, so it keeps Adam's moments."""
+    settings = dict(speeds=(1.0, 1.0, 0.2), swap_optimizer="reset")
+    strategy, context, engine, batches = make(3, steps=4, **settings)
+    state, (metrics,) = train(strategy, context, engine, batches)
+    assert metrics["turns"].tolist() == [6, 5, 1]
+    swapped, _ = strategy.swap(context, engine, state.workers, 4, 2)
+    before, after = state.workers.runners.rows.moments, swapped.runners.rows.moments
+    assert after.steps.tolist() == [0, 0, 1]
+    assert trees.equal(trees.row(after, 2), trees.row(before, 2))
+    assert all((leaf[:2] == 0).all() for leaf in trees.leaves(after))
+
+
 def test_a_worker_without_turns_keeps_its_last_losses():
     strategy, context, engine, batches = make(3, steps=2, speeds=(1.0, 1.0, 0.2))
     _, reports = train(strategy, context, engine, batches, rounds=4)
