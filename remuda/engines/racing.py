@@ -5,7 +5,7 @@ which depends on everything that has arrived until then. Nobody waits for a slow
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +26,9 @@ class Hub(NamedTuple):
 
     apply: Callable[[Any, int, int, Tree], Any]  # apply(server, member, number, message) -> server
     write: Callable[[Any, int, int], Tree]  # write(server, member, number): mail for a turn
+    # Members that work at the same time, if so many are left. A race begins by sending mail to idle
+    # members or by stopping busy ones, because members may have been lost or added since the last.
+    num_busy: int
 
 
 class Board(NamedTuple):
@@ -122,6 +125,13 @@ def num_listeners(table: Tensor) -> list[int]:
 def next_to_send(turns: Mapping[int, int] | Sequence[int], idle: Sequence[int]) -> int:
     """Return the idle member that gets new mail: the one with the fewest turns."""
     return min(idle, key=lambda member: (turns[member], member))
+
+
+def those_that_stay_busy(
+    busy: Iterable[int], turns: Mapping[int, int] | Sequence[int], num_busy: int
+) -> set[int]:
+    """Return the members that continue if only ``num_busy`` may: those with the fewest turns."""
+    return set(sorted(busy, key=lambda member: (turns[member], member))[:num_busy])
 
 
 def one(rows: Tree, i: int) -> Tree:

@@ -21,6 +21,7 @@ from remuda.engines.racing import (
     num_listeners,
     one,
     put,
+    those_that_stay_busy,
 )
 from remuda.errors import UserError
 from remuda.tensors import trees
@@ -53,13 +54,33 @@ class Simulation:
 
     def run(self, count: int) -> Raced:
         """Run turns in the order of the simulated clock."""
-        if min(self.clock) == inf and isinstance(self.exchange, Hub):  # all busy members were lost
-            first = next_to_send(self.turns, range(len(self.turns)))
-            put(self.mail, first, self.exchange.write(self.server, first, self.turns[first]))
-            self.clock[first] = self.pace(first, self.turns[first])
+        if isinstance(self.exchange, Hub):
+            self._settle(self.exchange)
         for _ in range(count):
             self._end_turn(self.clock.index(min(self.clock)))
         return self._result()
+
+    def _settle(self, hub: Hub) -> None:
+        """Let as many members work as should work at the same time."""
+        busy = [member for member, end in enumerate(self.clock) if end < inf]
+        now = min((self.clock[member] for member in busy), default=0.0)
+        stay = those_that_stay_busy(busy, self.turns, hub.num_busy)
+        self.clock = [end if m in stay else inf for m, end in enumerate(self.clock)]
+        while idle := [m for m in range(len(self.turns)) if m not in stay]:
+            if len(stay) >= hub.num_busy:
+                break
+            stay.add(target := next_to_send(self.turns, idle))
+            self._write(hub, target, now)
+
+    def _idle(self) -> list[int]:
+        return [member for member, end in enumerate(self.clock) if end == inf]
+
+    def _write(self, hub: Hub, target: int, now: float) -> None:
+        """Send mail to a member."""
+        mail = hub.write(self.server, target, self.turns[target])
+        put(self.mail, target, mail)
+        self.traffic["down"] += trees.num_bytes(mail)
+        self.clock[target] = now + self.pace(target, self.turns[target])
 
     def replay(
         self, order: Sequence[Arrival], posts: Posts, later: Iterable[Arrival] = ()
@@ -117,22 +138,19 @@ class Simulation:
         self.turns[member] += 1
         self.clock[member] = inf
         if isinstance(self.exchange, Hub):
-            idle = [other for other, end in enumerate(self.clock) if end == inf]
-            target = next_to_send(self.turns, idle) if target is None else target
+            target = next_to_send(self.turns, self._idle()) if target is None else target
             self.server = self.exchange.apply(self.server, member, number, message)
-            mail = self.exchange.write(self.server, target, self.turns[target])
-            put(self.mail, target, mail)
-            self.traffic.update(up=trees.num_bytes(message), down=trees.num_bytes(mail))
+            self.traffic["up"] += trees.num_bytes(message)
+            self._write(self.exchange, target, now)
             self.arrivals.append(Arrival(member, [target], now))
         else:
-            target = member
             self.arrivals.append(Arrival(member, self.seen[member], now))
             post = self.exchange.post(one(self.rows, member))
             self.traffic["across"] += self.num_listeners[member] * trees.num_bytes(post)
             around = self.exchange.table[member].tolist()
             self.seen[member] = [self.turns[other] for other in around]
             put(self.mail, member, _join([self._post(other) for other in around]))
-        self.clock[target] = now + self.pace(target, self.turns[target])
+            self.clock[member] = now + self.pace(member, self.turns[member])
 
     def _post(self, member: int) -> Tree:
         assert isinstance(self.exchange, Board)

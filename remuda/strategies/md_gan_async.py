@@ -115,6 +115,10 @@ class AsyncMDGAN(Asynchronous):
     def traffic_plan(self, num_workers: int) -> TrafficPlan:
         return self.paper.traffic_plan(num_workers)
 
+    def num_busy(self, size: int) -> int:
+        """Return how many of the workers work at the same time."""
+        return min(self.busy_workers or size, size)
+
     # The method
 
     def init(self, context: Context, engine: Engine) -> State:
@@ -134,7 +138,7 @@ class AsyncMDGAN(Asynchronous):
             members,
             self.pace(context),
             size=engine.size,
-            num_busy=min(self.busy_workers or engine.size, engine.size),
+            num_busy=self.num_busy(engine.size),
         )
         losses = {name: torch.zeros(len(members), device=engine.device) for name in LOSSES}
         return State(server, Workers(race.members, torch.zeros_like(members), losses))
@@ -154,6 +158,7 @@ class AsyncMDGAN(Asynchronous):
                 context, self.moment(t, count, server.updates - first), server, message
             ),
             write=Partial(self.write_task, context),
+            num_busy=self.num_busy(engine.size),
         )
         turn = Partial(Partial(self.turn, context), real._replace(first=engine.members[0]))
         raced = engine.race(turn, hub, Race(server, before), count, self.pace(context))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from remuda.engines import Metered, Stacked
-from remuda.engines.racing import Arrival, Board, Hub, in_causal_order, start
+from remuda.engines.racing import Arrival, Board, Hub, Race, in_causal_order, start
 from remuda.errors import UserError
 
 NEIGHBOURS = torch.tensor([[0, 1], [1, 2], [2, 0]])
@@ -23,7 +23,7 @@ def turn(engine, rows, mail, number):
     return total, torch.tensor([[member, number]]), {"mail": mail.reshape(1, -1).sum(1)}
 
 
-def hub():
+def hub(busy=9):
     """A server that lists all messages; mail is the number of messages so far."""
     return Hub(
         apply=lambda server, member, number, message: [
@@ -31,6 +31,7 @@ def hub():
             (member, number, *message[0].tolist()),
         ],
         write=lambda server, member, number: torch.tensor([float(len(server))]),
+        num_busy=busy,
     )
 
 
@@ -86,10 +87,27 @@ def test_idle_members_take_turns():
     """With two busy members, the idle one with the fewest turns gets the next mail."""
     state = begin([1, 1, 1], busy=2, server=[])
     assert state.members.clock.tolist() == [1, 1, inf]
-    raced = Stacked(3).race(turn, hub(), state, 6, pace_of(1, 1, 1))
+    raced = Stacked(3).race(turn, hub(2), state, 6, pace_of(1, 1, 1))
     assert [(a.member, *a.facts) for a in raced.arrivals] == [
         (0, 2), (1, 0), (0, 1), (2, 2), (1, 0), (2, 1)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ([inf, inf, inf, inf], [1, inf, 1, inf]),
+        ([inf, 7, inf, inf], [inf, 7, 8, inf]),
+        ([7, 7, 8, 9], [7, inf, 8, inf]),
+    ],
+)
+def test_a_race_begins_with_as_many_busy_members_as_it_should_have(before, after):
+    """Busy members may have been lost since the last race, or copied to new members."""
+    members = begin([1] * 4, server=[]).members
+    turns, clock = torch.tensor([3, 3, 2, 3]), torch.tensor(before, dtype=torch.float64)
+    state = Race([], members._replace(turns=turns, clock=clock))
+    raced = Stacked(4).race(turn, hub(2), state, 0, pace_of(1, 1, 1, 1))
+    assert raced.state.members.clock.tolist() == after
 
 
 def ages_of(raced, sent):
@@ -104,7 +122,7 @@ def ages_of(raced, sent):
 @pytest.mark.parametrize("busy", [1, 2, 6])
 def test_the_mean_age_is_the_number_of_other_busy_members(busy):
     state = begin([1] * 6, busy=busy, server=[])
-    raced = Stacked(6).race(turn, hub(), state, 60, pace_of(*[1] * 6))
+    raced = Stacked(6).race(turn, hub(busy), state, 60, pace_of(*[1] * 6))
     ages = ages_of(raced, dict.fromkeys(range(busy), 0))
     assert sum(ages[busy:]) / (60 - busy) == pytest.approx(busy - 1, abs=0.05)
 

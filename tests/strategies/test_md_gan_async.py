@@ -187,5 +187,16 @@ def test_a_race_begins_again_if_all_busy_workers_were_lost():
     assert metrics["turns"].tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("ids", [[1, 2, 3], [0, 1, 2, 3, 0, 1]])
+def test_the_number_of_busy_workers_stays_if_workers_leave_or_join(ids):
+    strategy, context, engine, batches = make(4, steps=2, busy_workers=2, speeds=(1.0,))
+    state, _ = train(strategy, context, engine, batches)
+    workers = trees.map(lambda leaf: leaf[ids], state.workers)
+    *_, batches = make(len(ids), steps=2)
+    engine, real = Stacked(len(ids)), strategy.draw(batches, 2, 2)
+    after, _ = strategy.round(context, engine, state._replace(workers=workers), real, 2)
+    assert (after.workers.runners.clock < torch.inf).sum() == 2
+
+
 def test_settings_are_those_of_the_paper():
     assert AsyncMDGAN(swap_every=3, batch_size=7).paper == MDGAN(swap_every=3, batch_size=7)

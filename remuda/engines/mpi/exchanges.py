@@ -5,7 +5,14 @@ import torch
 from remuda.engines.communicator import Posted
 from remuda.engines.mpi.letters import Kind, Letter, Sealed
 from remuda.engines.mpi.races import RankRace
-from remuda.engines.racing import in_causal_order, next_to_send, num_listeners, one, put
+from remuda.engines.racing import (
+    in_causal_order,
+    next_to_send,
+    num_listeners,
+    one,
+    put,
+    those_that_stay_busy,
+)
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
@@ -16,11 +23,11 @@ class HubRace(RankRace):
     """A race with a server, which is rank 0."""
 
     def begin(self) -> None:
+        self.busy = those_that_stay_busy(self.busy, self.turns, self.exchange.num_busy)
         for member in self.span:
             if member in self.busy:
                 self.start_turn(member)
-        if not self.busy and self.communicator.is_root:  # the ranks of all busy members were lost
-            self._write(self._idle())
+        self._fill()
 
     def end_turn(self, member: int) -> None:
         _, message, _ = self.bench.taken(member)
@@ -79,13 +86,15 @@ class HubRace(RankRace):
         self.start_turn(member)
 
     def lose(self, ranks: frozenset[int]) -> None:
-        num_busy = len(self.busy)
         super().lose(ranks)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Let idle members take over the work of lost ones."""
         if not self.communicator.is_root:
             return
-        for _ in range(num_busy - len(self.busy)):  # others take over the lost members' work
-            if idle := self._idle():
-                self._write(idle)
+        while len(self.busy) < self.exchange.num_busy and (idle := self._idle()):
+            self._write(idle)
 
 
 class BoardRace(RankRace):
