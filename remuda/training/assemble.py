@@ -96,7 +96,7 @@ def _assemble(
         member_ids=member_ids,
         spans=hosted,
         lost=config.run.lost,
-        recorded=_recorded(config),
+        recorded=_recorded(config, len(member_ids)),
     )
 
 
@@ -146,7 +146,7 @@ def _check_stacking(config: EngineConfig, gan: GAN, device: torch.device, notify
         warnings.filterwarnings("ignore", message="There is a performance drop")
 
 
-def _recorded(config: RunConfig) -> dict[int, list[Arrival]] | None:
+def _recorded(config: RunConfig, size: int) -> dict[int, list[Arrival]] | None:
     """Return the order of a recorded run that this run repeats."""
     if not config.engine.replay:
         return None
@@ -168,8 +168,23 @@ def _recorded(config: RunConfig) -> dict[int, list[Arrival]] | None:
             f"{record.folder} has lost members, so its order cannot be repeated: choose a run "
             "without lost members"
         )
+    _check_size(record, size, config.run.rounds)
     arrivals = record.arrivals()
     return {t: [Arrival(member, facts) for member, *facts in order] for t, order in arrivals}
+
+
+def _check_size(record: Record, size: int, rounds: int) -> None:
+    """Raise if a recorded run had another number of members in one of the first ``rounds``."""
+    for line in record.rounds():
+        t, turns = line["round"], line.get("turns")
+        if t <= rounds and isinstance(turns, list) and len(turns) != size:
+            remedy = f"train only {t - 1} rounds with --rounds"
+            if t == 1:
+                remedy = f"train {len(turns)} members as well"
+            raise UserError(
+                f"{record.folder} had {len(turns)} members in round {t}, and this run has {size}, "
+                f"so it cannot repeat the order: {remedy}"
+            )
 
 
 def _batches(

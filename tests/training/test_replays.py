@@ -67,3 +67,19 @@ def test_a_run_that_has_lost_members_is_refused(recorded, tmp_path):
     record.replace_config(replace(record.config, run=run))
     with pytest.raises(UserError, match="has lost members, so its order cannot be repeated"):
         replay(values, folder, tmp_path / "replay")
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_another_number_of_members_is_refused(recorded, tmp_path, size):
+    values, folder = recorded
+    values["run"] |= {"members": size}
+    with pytest.raises(UserError, match=f"3 members in round 1, and this run has {size}.*train 3"):
+        replay(values, folder, tmp_path / "replay")
+
+
+def test_a_run_that_has_grown_is_repeated_only_before(recorded, tmp_path):
+    values, folder = recorded
+    remuda.resume(folder, rounds=3, members=5)
+    with pytest.raises(UserError, match=r"5 members in round 3.*train only 2 rounds"):
+        replay(values, folder, tmp_path / "replay", rounds=3)
+    replay(values, folder, tmp_path / "replay", rounds=2)
