@@ -26,7 +26,13 @@ from remuda.errors import (
     is_user_error,
 )
 from remuda.system.choices import lazy_exports
-from remuda.system.signals import STOP_SIGNALS, StopSignals, is_importing, send_again
+from remuda.system.signals import (
+    STOP_SIGNALS,
+    StopSignals,
+    handle_stops,
+    is_importing,
+    send_again,
+)
 from remuda.system.stopwatch import start_command
 
 if TYPE_CHECKING:
@@ -48,8 +54,7 @@ def main() -> None:
     stop = _Stop()
     atexit.register(gc.freeze)  # or Python searches PyTorch's objects for cycles: up to a second
     if rank_from_environment().num_ranks == 1:
-        for number in STOP_SIGNALS:
-            signal.signal(number, stop)
+        handle_stops(stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # the encoding may lack the arrows in tables

@@ -16,7 +16,7 @@ from remuda.cluster.joining import Joining
 from remuda.cluster.launcher import Launcher
 from remuda.engines.mpi.engine import missing
 from remuda.errors import Interrupted, StoppedByFailure, UserError, resume_command
-from remuda.system.signals import STOP_SIGNALS
+from remuda.system.signals import handle_stops
 from remuda.system.text import listed
 
 # Signals within this many seconds of the first one count as the same request.
@@ -34,7 +34,7 @@ def start(job: Job, tell: Callable[[str], None], show: Callable[[str], None] | N
         raise UserError(missing("No module named 'mpi4py'"))
     hosts.check(job.hosts)
     supervisor = Supervisor(job, tell, show)
-    previous = {number: signal.signal(number, supervisor.stop) for number in STOP_SIGNALS}
+    previous = handle_stops(supervisor.stop)
     try:
         return supervisor.run()
     finally:

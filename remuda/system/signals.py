@@ -4,14 +4,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Self
 
-# These are Ctrl-C, the signal that batch systems send before they kill a job, and a signal that
-# users can tell a batch system to send. mpirun forwards only the last one to its ranks.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+# These are Ctrl-C, the signal that batch systems send before they kill a job, a signal that users
+# can tell a batch system to send, and the signal of a terminal that is closed. Of these, mpirun
+# forwards only SIGUSR1 to its ranks.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 RETRY = 0.05  # seconds until a signal that came at the wrong moment is sent again
 
 
@@ -33,8 +34,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # others cannot set handlers
-            for number in STOP_SIGNALS:
-                self._handlers[number] = signal.signal(number, self._on_signal)
+            self._handlers = handle_stops(self._on_signal)
             self._hook, sys.unraisablehook = sys.unraisablehook, self._on_ignored
         return self
 
@@ -75,6 +75,16 @@ class StopSignals:
     def pass_on(self) -> None:
         """Send the signal again after the ``with`` block, to the earlier handler."""
         signal.raise_signal(self._number)
+
+
+def handle_stops(handler: Callable[[int, FrameType | None], object]) -> dict[int, Any]:
+    """Handle the stop signals, and return the earlier handlers.
+
+    nohup ignores SIGHUP, so that a command survives its terminal. It stays ignored.
+    """
+    is_kept = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = [one for one in STOP_SIGNALS if one != signal.SIGHUP or not is_kept]
+    return {number: signal.signal(number, handler) for number in numbers}
 
 
 def send_again(number: int) -> None:
