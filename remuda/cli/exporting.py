@@ -1,6 +1,8 @@
 """The command that exports a trained model."""
 
+import re
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -45,4 +47,10 @@ def export_model(
     folder = write_export(model, run, to, out, label, member)
     say(f"model of round {model.round}: {folder}")
     if to == "hub":
-        say(f"upload: hf upload USER/{run.resolve().name} {folder} .")
+        say(f"upload: hf upload USER/{_repository(run.resolve().name)} {quote(str(folder))} .")
+
+
+def _repository(name: str) -> str:
+    """Return a name that the Hugging Face Hub accepts for a repository."""
+    words = re.findall(r"[A-Za-z0-9_]+(?:[.-][A-Za-z0-9_]+)*", name)
+    return "-".join(words)[:96].rstrip("-.") or "herd"

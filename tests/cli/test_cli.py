@@ -5,6 +5,7 @@ import io
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -248,7 +249,7 @@ def test_walk_between_points(trained, tmp_path, capsys):
     assert picture.size == (2 * 35 + 3, 35 + 3) and picture.n_frames == 3
 
 
-def test_export_writes_a_folder_that_works_by_itself(trained, capsys):
+def test_export_writes_a_folder_that_works_by_itself(trained, tmp_path, capsys):
     run = trained[0] / "runs/small-001"
     assert in_process("export", run, "--to", "hub") == (0, "")
     lines = capsys.readouterr().out.splitlines()
@@ -256,6 +257,12 @@ def test_export_writes_a_folder_that_works_by_itself(trained, capsys):
         f"model of round 3: {run / 'export-hub'}",
         f"upload: hf upload USER/small-001 {run / 'export-hub'} .",
     ]
+    out = tmp_path / "my model"
+    moved = tmp_path / "first ~ run #1.5"
+    shutil.copytree(run, moved)
+    assert in_process("export", moved, "--to", "hub", "--out", out) == (0, "")
+    upload = f"upload: hf upload USER/first-run-1.5 '{out}' ."
+    assert capsys.readouterr().out.splitlines()[1:] == [upload]
     model = runpy.run_path(str(run / "export-hub" / "load.py"))["load"]()
     noise = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
     expected = remuda.load(run).sample(4, labels=[0, 1, 2, 2], noise=noise)
