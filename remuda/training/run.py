@@ -9,7 +9,7 @@ from remuda.cluster import launch
 from remuda.cluster.environment import STARTED_BY_REMUDA
 from remuda.config import RunConfig, from_dict, to_dict
 from remuda.engines import ENGINES
-from remuda.errors import Interrupted
+from remuda.errors import Interrupted, UserError
 from remuda.record import Record, next_folder, parts
 from remuda.training.loop import train
 from remuda.training.progress import Progress
@@ -24,6 +24,10 @@ def run(config: RunConfig, out: str | Path | None = None, progress: Progress | N
     ``Progress`` to follow the run. During training, PyTorch uses the number of threads and the
     determinism of ``config.engine``. Its earlier settings are restored afterwards.
     """
+    if not isinstance(config, RunConfig):
+        raise UserError(
+            f"remuda.run needs a configuration, not {config!r}: use remuda.recipe(NAME_OR_FILE)"
+        )
     config = replace(config, data=config.data.with_full_paths())  # a resume may start elsewhere
     with launch.join(config.engine) as communicator:
         folder = Path(out) if out is not None else next_folder("run")

@@ -258,6 +258,11 @@ def test_threads_are_limited_to_the_usable_cores(monkeypatch):
         torch.set_num_threads(before)
 
 
+def test_a_run_of_a_name_asks_for_its_configuration():
+    with pytest.raises(UserError, match=r"not 'standalone-digits': use remuda\.recipe"):
+        remuda.run("standalone-digits")  # type: ignore[arg-type]
+
+
 def test_a_run_restores_the_settings_of_the_process_and_prints_nothing(tiny, tmp_path, capfd):
     tiny["engine"] |= {"threads": 1, "deterministic": True}
     names = ("CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS")

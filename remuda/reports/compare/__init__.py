@@ -57,11 +57,13 @@ class Comparison:
         return FORMATS[format](self.groups, self.columns, self.notes)
 
 
-def compare(folders: Sequence[Path | str], round: int | None = None) -> Comparison:
+def compare(folders: Path | str | Sequence[Path | str], round: int | None = None) -> Comparison:
     """Compare runs by their last scored rounds, or as they were after a given round.
 
     A folder of runs stands for every run in it.
     """
+    if isinstance(folders, Path | str):
+        folders = [folders]
     paths = runs.expand([Path(folder) for folder in folders])
     return compare_runs([runs.read(path, round) for path in paths], round)
 

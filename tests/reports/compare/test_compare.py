@@ -113,6 +113,12 @@ def test_mean_spread_and_p_of_repeats(tmp_path):
     assert column.best == 6.0 and noted(comparison, "3 against 3 give at least 0.1")
 
 
+def test_one_folder_needs_no_list(tmp_path):
+    (folder,) = make_repeats(tmp_path / "a", [10.0])
+    assert [one.name for one in compare(str(folder)).groups] == [folder.name]
+    assert [one.name for one in compare(folder).groups] == [folder.name]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "p"),
     [
