@@ -177,9 +177,10 @@ def _encode_largest(numbers: Tensor, share: float) -> Parts:
 
 def _decode_largest(parts: Parts, m: int) -> Tensor:
     integers, scales, places = parts
-    # If the largest number is not finite, the whole row becomes NaN.
-    others = (0 * scales[:, :1]).expand(-1, m)
-    return others.scatter(1, places.long(), _decode_integers((integers, scales), INT16))
+    # If the largest number is not finite, the whole row becomes NaN, not only the first block.
+    zeros = 0 * scales[:, :1]
+    numbers = _decode_integers((integers, scales), INT16) + zeros
+    return zeros.expand(-1, m).scatter(1, places.long(), numbers)
 
 
 def _num_kept(m: int, share: float) -> int:

@@ -107,6 +107,14 @@ def test_a_diverged_row_stays_visible_and_does_not_change_others(codec, bad):
     assert torch.equal(found[[0, 2]], expected[[0, 2]])
 
 
+def test_a_row_that_diverged_keeps_none_of_its_largest_numbers():
+    """With two blocks of kept numbers, only the first one contains the infinite number."""
+    rows = torch.randn(2, 3 * BLOCK)
+    rows[0, 5] = INF
+    found = through("top-k", rows, 0.5)
+    assert found[0].isnan().all() and found[1].isfinite().all()
+
+
 @pytest.mark.parametrize("codec", LOSSY)
 def test_zeros_stay_zeros(codec):
     assert not through(codec, torch.zeros(2, 50)).any()
