@@ -13,6 +13,7 @@ from remuda.population.aggregates import AGGREGATES
 from remuda.population.lies import LIES, draw_liars
 from remuda.strategies import FLGAN, MDGAN
 from remuda.strategies.md_gan_feedback import (
+    Message,
     forgiving_feedback,
     mean_feedback,
     reputable_feedback,
@@ -52,7 +53,7 @@ def now_for(places, weights, k):
     return Iteration(
         images=nothing, labels=nothing, keys=nothing, fake_labels=nothing,
         noise=torch.zeros(k, 1, 1), classes=nothing,
-        places=torch.tensor([[place, place] for place in places]),
+        places=torch.tensor([[place, (place + 1) % k] for place in places]),
         weights=torch.tensor(weights), scheduled={},
     )  # fmt: skip
 
@@ -107,6 +108,38 @@ def test_the_most_forgiving_worker_counts_for_each_image():
     expected = (weights[:, 0] * feedback[:2, 0]).sum()
     found = forgiving_feedback(feedback, outputs, now, "f2a", 3.0)
     assert torch.isclose(found[0, 0], expected)
+
+
+def test_settings_choose_how_the_server_combines_feedback():
+    """With forgiving rules, the fourth worker has diverged: it is as if it were absent."""
+    now = now_for([0] * 4, [0.25] * 4, k=1)
+    feedback = torch.tensor([0.0, 1.0, 5.0, 90.0])[:, None]
+    outputs = torch.tensor([0.0, 2.0, -1.0, torch.inf])[:, None]
+
+    def combine(**settings):
+        return MDGAN(**settings).combine(Message(feedback, outputs), now, ())[0].item()
+
+    assert combine() == 24
+    assert combine(aggregate="trimmed-mean") == combine(aggregate="median") == 3
+    now, feedback = now_for([0] * 5, [0.2] * 5, k=1), torch.cat([feedback, torch.tensor([[3.0]])])
+    assert combine(aggregate="trimmed-mean", withstand=1) == 3
+    feedback[1] = 2.5
+    assert combine(aggregate="trimmed-mean", withstand=1) == 3.5
+    now, feedback = now_for([0] * 4, [0.25] * 4, k=1), feedback[:4]
+    feedback[3] = torch.nan
+    assert combine(forgive="f2u") == 2.5
+    weights = torch.tensor([0.0, 2.0, -1.0]).sigmoid().mul(4.0).softmax(0)
+    expected = float(weights @ feedback[:3, 0])
+    assert combine(forgive="f2a", forgive_sharpness=4.0) == pytest.approx(expected)
+
+
+def test_kept_is_a_mean_over_the_iterations_of_a_round():
+    """Krum keeps n - f - 2 = 2 of five messages, and a mean of 2 / 5 over members."""
+    for steps in (1, 3):
+        (strategy, context), engine = make(MDGAN, aggregate="krum", num_fake_batches=1), Stacked(5)
+        start = strategy.init(context, engine)
+        _, metrics = strategy.round(context, engine, start, real(5, steps=steps), 1)
+        assert metrics["kept"].sum() == pytest.approx(2)
 
 
 def test_outputs_travel_with_the_feedback():
