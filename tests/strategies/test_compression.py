@@ -84,6 +84,17 @@ def test_without_error_feedback_there_is_no_memory():
     assert strategy.gather(Stacked(2), receive, (), torch.randn(2, 50), ())[1] == ()
 
 
+def test_workers_of_md_gan_remember_from_one_iteration_to_the_next():
+    strategy, context = make(compress_up="int4", error_feedback=True, num_fake_batches=1)
+    engine, batch = Stacked(3), real(3, steps=1)
+    start = strategy.init(context, engine)
+    first, _ = strategy.round(context, engine, start, batch, 1)
+    assert first.memory.flatten(1).any(1).all() and not start.memory.any()
+    forgotten = first._replace(memory=torch.zeros_like(first.memory))
+    ends = [strategy.round(context, engine, each, batch, 2)[0] for each in (first, forgotten)]
+    assert not trees.equal(ends[0].server, ends[1].server)
+
+
 # Means
 
 

@@ -11,7 +11,7 @@ from remuda.errors import UserError
 from remuda.networks import ACGANMLP, MLP
 from remuda.population.aggregates import AGGREGATES
 from remuda.population.lies import LIES, draw_liars
-from remuda.strategies import FLGAN, MDGAN
+from remuda.strategies import FLGAN, MDGAN, fl_gan_messages
 from remuda.strategies.md_gan_feedback import (
     Message,
     forgiving_feedback,
@@ -265,6 +265,10 @@ def test_the_mean_reports_nothing_and_saves_nothing():
 # FL-GAN
 
 
+def weights_only(rows):
+    return fl_gan_messages.Message({"generator": {"w": rows}}, {})
+
+
 def lied(lie, **options):
     """Return the weights before a round, after honest training, and as they are sent."""
     (strategy, context), engine = make(FLGAN, liars=2, lie=lie, **options), Stacked(5)
@@ -326,6 +330,15 @@ def test_the_median_of_weights_in_fl_gan():
     assert engine.bytes["gather", "up"] == 3 * row
     assert engine.bytes["scatter", "down"] == 3 * (row + 4)  # and how much was used
     assert torch.isfinite(metrics["kept"]).all()
+
+
+def test_the_server_of_fl_gan_combines_changes_and_withstands_as_many_liars_as_set():
+    before = weights_only(torch.full((5, 1), 10.0))
+    sent = weights_only(10 + torch.tensor([0.0, 1.0, 2.0, 6.0, 90.0])[:, None])
+    for withstand, change in ((0, 2.0), (1, 3.0), (2, 2.0)):
+        strategy = FLGAN(aggregate="trimmed-mean", withstand=withstand)
+        received, _ = strategy.combine(Stacked(5), sent, before, torch.ones(5))
+        assert received.weights["generator"]["w"].flatten().tolist() == [10 + change] * 5
 
 
 def test_inactive_members_are_absent():

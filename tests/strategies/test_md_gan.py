@@ -176,6 +176,15 @@ def test_a_swap_conserves_every_discriminator(size, seed, optimizer):
     assert trees.equal(swapped.moments, expected[optimizer])
 
 
+def test_swaps_end_every_second_round():
+    (strategy, context), engine = make(swap_every=2), Stacked(3)
+    state, swapped = strategy.init(context, engine), []
+    for t in (1, 2, 3, 4):
+        state, metrics = strategy.round(context, engine, state, real(3, steps=1), t)
+        swapped.append("moved_from" in metrics.facts)
+    assert swapped == [False, True, False, True]
+
+
 def test_the_lost_count_for_nothing():
     (strategy, context), engine = make(lose_every=1, swap_every=0), Stacked(3)
     state = strategy.init(context, engine)
