@@ -1,6 +1,7 @@
 """Build networks, and check once that they keep the contract: layers, shapes, randomness."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -69,14 +70,15 @@ def _checked_outputs(network: nn.Module, role: str, *inputs: Tensor) -> Tensor:
         )
     is_judge = role == ROLES[1]
     first = inputs[0].clone().requires_grad_(is_judge)
-    again = _call(copy.deepcopy(network).train(), f"the {role}'s forward", first, *inputs[1:])
-    if is_judge:
-        (gradient,) = torch.autograd.grad(again.sum(), first, allow_unused=True)
-        if gradient is None:
-            raise UserError(
-                "the discriminator's output does not depend on the images: compute it from the "
-                "first argument of forward, without detach"
-            )
+    copied = copy.deepcopy(network).train()
+    again = _call(copied, f"the {role}'s forward", first, *inputs[1:])
+    leaves = [*copied.parameters(), *([first] if is_judge else [])]
+    gradients = _gradients(again, role, leaves)
+    if is_judge and gradients[-1] is None:
+        raise UserError(
+            "the discriminator's output does not depend on the images: compute it from the first "
+            "argument of forward, without detach"
+        )
     if not torch.equal(outputs, again):
         raise UserError(
             f"the {role} gives different outputs for the same weights and inputs: draw random "
@@ -111,12 +113,22 @@ def _call(network: Any, what: str, *inputs: Tensor) -> Tensor:
     return outputs
 
 
+def _gradients(outputs: Tensor, role: str, leaves: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    """Return the gradients of the outputs; None for a tensor that they do not depend on."""
+    try:
+        return torch.autograd.grad(outputs.sum(), leaves, allow_unused=True)
+    except RuntimeError as error:  # such as a change in place of what the gradients need
+        raise _failure(error, f"computing the gradients of the {role}") from error
+
+
 def _failure(error: Exception, what: str, *inputs: Tensor) -> UserError:
     """Return an error of the user's own code as one sentence."""
-    message = " ".join(str(error).split()).rstrip(".") or "no message"
+    message = " ".join(str(error).partition("Hint: ")[0].split()).rstrip(".") or "no message"
     shapes = " and ".join(str(tuple(each.shape)) for each in inputs)
     given = f" with inputs of shapes {shapes}" if inputs else ""
     remedy = "correct the module; REMUDA_TRACEBACK=1 shows where it failed"
+    if "inplace operation" in message:
+        remedy = "write x = x * y in its forward instead of x *= y, and no functions such as x.mul_"
     if inputs and inputs[0].ndim == 2 and "4D (batched)" in message:
         remedy = (
             "the noise is (b, latent), so start forward with noise[:, :, None, None], or pass "

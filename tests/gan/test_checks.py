@@ -314,6 +314,26 @@ def test_shapes_and_values_that_are_refused(changes, sentence):
         prepare(Own(**changes))
 
 
+def test_changes_in_place_of_what_the_gradients_need_are_an_error():
+    class Scaled(nn.Linear):
+        def forward(self, input):
+            x = super().forward(input.flatten(1)).sigmoid()
+            x *= 2.0
+            return x
+
+    def generator(latent):
+        return nn.Sequential(Scaled(latent, 64), nn.Unflatten(1, SHAPE))
+
+    def discriminator():
+        return Scaled(64, 1)
+
+    sentence = r"^computing the gradients of the {} failed.*\): write x = x \* y"
+    with pytest.raises(UserError, match=sentence.format("generator")):
+        prepare(wrap(generator, discriminator, latent=6)())
+    with pytest.raises(UserError, match=sentence.format("discriminator")):
+        prepare(wrap(Generator, discriminator, latent=6)())
+
+
 def test_the_discriminator_ends_with_raw_outputs_that_depend_on_the_images():
     def sigmoid():
         return nn.Sequential(nn.Conv2d(1, 1, 8), nn.Sigmoid())
