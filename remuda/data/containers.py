@@ -108,14 +108,14 @@ class Folder(Container):
             name = prefix + entry.name
             if entry.name.startswith("."):
                 continue
-            if entry.is_dir():
-                self.folders.add(name)
-                yield from self._walk(folder / entry.name, f"{name}/", parents | {place})
-                continue
             try:
                 found = entry.stat()
-            except OSError:  # a link to a missing file; reading it reports the problem
+            except OSError:  # a link to a missing file or to itself; reading it reports the problem
                 yield name, None, None
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                self.folders.add(name)
+                yield from self._walk(folder / entry.name, f"{name}/", parents | {place})
             else:
                 yield name, found.st_size, found.st_mtime_ns
 

@@ -8,6 +8,7 @@ is in ``0001.cls``, ``0001.json`` or ``0001.txt``.
 import csv
 import io
 import json
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -67,7 +68,8 @@ def _from_metadata(container: Container, prefix: str) -> dict[str, str] | None:
             if row.get("label") in (None, ""):
                 continue
             has_labels = True
-            found[folder + slash + row["file_name"]] = _checked(container, name, row["label"])
+            path = posixpath.normpath(folder + slash + row["file_name"])
+            found[path] = _checked(container, name, row["label"])
     return found if has_labels else None
 
 
@@ -77,7 +79,7 @@ def _rows(container: Container, name: str) -> Iterator[Any]:
         if name.endswith(".csv"):
             yield from csv.DictReader(io.StringIO(text), strict=True)
             return
-        for line in text.splitlines():
+        for line in text.split("\n"):  # JSON strings may contain Unicode's other line separators
             if line.strip():
                 yield json.loads(line)
     except (csv.Error, ValueError, RecursionError) as error:

@@ -198,7 +198,8 @@ def test_special_files_and_endless_links_in_folders(tmp_path):
     (root / "a" / "again").symlink_to(root, target_is_directory=True)
     os.mkfifo(root / "a" / "2.png")
     (root / "a" / "3.png").symlink_to("nowhere")
-    with pytest.raises(UserError, match=r"cannot read 2 of 3 images .*2.png \(it is not a regular"):
+    (root / "a" / "4.png").symlink_to("4.png")
+    with pytest.raises(UserError, match=r"cannot read 3 of 4 images .*2.png \(it is not a regular"):
         _load(root)
     assert _load(root, skip_broken=True).counts == [1]
 

@@ -32,7 +32,9 @@ def test_metadata_tell_the_labels(tmp_path, kind):
     if kind == "csv":
         text = "\ufefffile_name,label,text\n" + "".join(f"{a},{b},a caption\n" for a, b in rows)
     else:
-        text = "".join(json.dumps({"file_name": a, "label": b}) + "\n\n" for a, b in rows)
+        # JSON may contain Unicode's line separators, which do not end a line of the file.
+        lines = [{"file_name": f"./{a}", "label": b, "text": "\u2028 \x85"} for a, b in rows]
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\r\n\n" for line in lines)
     (tmp_path / "train" / f"metadata.{kind}").write_text(text, encoding="utf-8")
     found = _load(tmp_path)
     assert found.classes == ("fire", "sea") and found.counts == [2, 1]
