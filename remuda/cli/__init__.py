@@ -120,7 +120,7 @@ def _run() -> int:
 
     try:
         is_root = rank_from_environment().rank == 0
-        with shown_on(Console(stderr=True), has_tasks=is_root):
+        with shown_on(Console(stderr=True, emoji=False), has_tasks=is_root):
             status = app(prog_name="remuda", standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None

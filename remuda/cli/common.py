@@ -41,6 +41,7 @@ def _new_console() -> Console:
         force_terminal=False if is_rank else None,
         # Files and pipes have no width, so use one that fits the widest table.
         width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200,
+        emoji=False,  # names such as folder:cat: stay text
     )
 
 

@@ -158,15 +158,15 @@ def print_summary(dataset: Dataset, console: Console, anova: bool) -> None:
 
 
 def _print_line(console: Console, text: str) -> None:
-    # Names of folders and classes may contain brackets; do not treat them as markup.
-    console.print(text, markup=False, highlight=False)
+    look.say(console, text)
 
 
 def _print_classes(dataset: Dataset, console: Console) -> None:
     """Print names and counts in as many columns as fit; shorten a very long list."""
     pairs = list(zip(dataset.classes, dataset.counts, strict=True))
     shown, hidden = pairs[:_MAX_CLASSES], pairs[_MAX_CLASSES:]
-    entries = [Text.assemble(name, " ", (f"{count:,}", "bold")) for name, count in shown]
+    lines = [(look.visible(" ".join(name.split())), count) for name, count in shown]
+    entries = [Text.assemble(name, " ", (f"{count:,}", "bold")) for name, count in lines]
     console.print(Columns(entries, padding=(0, 3)))
     rest = [count for _, count in hidden]
     if rest:

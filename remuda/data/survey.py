@@ -83,7 +83,7 @@ def print_survey(found: Survey, config: DataConfig, console: Console) -> None:
     """Print a survey, as `remuda data folder:PATH` does."""
 
     def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        look.say(console, text)
 
     readable = found.shapes.total()
     classes = "1 class" if found.num_classes == 1 else f"{found.num_classes:,} classes"

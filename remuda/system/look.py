@@ -32,7 +32,16 @@ def table(*columns: str, right: Collection[str] | bool = (), title: str = "") ->
 
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print plain text, without breaking long lines such as paths."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    shown = visible(text)
+    console.print(shown, style=style, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def visible(text: str) -> str:
+    """Replace control characters: in names from outside, they could change what a terminal shows.
+
+    Line breaks and tabs stay.
+    """
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
 
 
 def number(value: float) -> str:

@@ -50,6 +50,16 @@ def test_many_shapes_and_broken_files_are_shortened(tmp_path):
     assert "--set data.size=32" in text
 
 
+def test_names_of_folders_are_shown_as_they_are(tmp_path):
+    write_image(tmp_path / "cat" / "a\x1b[31m\nb" / "1.png")
+    (tmp_path / "cat" / "a\x1b[31m\nb" / "2\x1b[31m.png").write_bytes(b"")
+    result = call("data", "folder:cat", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "folder:cat: 1 images" in result.stdout
+    assert "\x1b" not in result.stdout and "a\ufffd[31m b 1" in result.stdout
+    assert "unknown recipe ':cat:'" in call("train", ":cat:", cwd=tmp_path).stderr
+
+
 def test_the_command(tmp_path):
     for i in range(3):
         write_image(tmp_path / "photos" / f"{i}.png")
