@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from remuda.errors import Interrupted, RanksLost, StoppedByFailure, UserError
 if TYPE_CHECKING:
     from remuda.config import RunConfig
     from remuda.engines import Communicator
+
+NO_SCORES = "before the scores were known: score the run again"
 
 
 def start_ranks(
@@ -77,14 +79,18 @@ def scoring_ranks(
     place = {"name": "mpi", "ranks": ranks or 0, "hosts": listed_hosts(hosts) or ""}
     config = replace(config, engine=replace(config.engine, **place, on_failure="stop"))
     start_ranks(config, run, trains=False)
-    with launch.join(config.engine) as communicator:
+    with ExitStack() as stack:
         try:
+            communicator = stack.enter_context(launch.join(config.engine))
+        except StoppedByFailure as error:  # rank 0 was lost before all ranks had joined
+            raise StoppedByFailure(f"{error} {NO_SCORES}") from None
+        try:
+            if communicator.lost:  # also before they had joined
+                raise RanksLost
             with communicator.interruptible():
                 yield communicator
         except RanksLost:
-            raise StoppedByFailure(
-                "ranks were lost before the scores were known: score the run again"
-            ) from None
+            raise StoppedByFailure(f"ranks were lost {NO_SCORES}") from None
         except KeyboardInterrupt:
             communicator.interrupt()
-            raise Interrupted("stopped before the scores were known: score the run again") from None
+            raise Interrupted(f"stopped {NO_SCORES}") from None
