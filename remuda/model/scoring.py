@@ -11,7 +11,7 @@ import torch
 
 from remuda.config import RunConfig, from_dict, override, to_dict
 from remuda.engines import Communicator
-from remuda.errors import UserError
+from remuda.errors import RanksLost, UserError
 from remuda.model.loading import load
 from remuda.model.model import Model
 from remuda.model.sources import find_origin, without_origin
@@ -182,6 +182,8 @@ def score_round(
     try:
         with interruptible():
             images, labels = _draw(model, samples, 0, evaluator.num_labels)
+    except RanksLost:  # the remaining ranks score the round later
+        raise
     except UserError as error:
         return notify(_no_scores(model.round, error))
     evaluate = partial(evaluator.score, images, labels, 0)
@@ -202,6 +204,8 @@ def _record_scores(
     try:
         with around:
             values = evaluate()
+    except RanksLost:
+        raise
     except UserError as error:
         return notify(_no_scores(t, error))
     record.add_scores(t, values)

@@ -1,11 +1,14 @@
 """Score a herd during training, afterwards, and after a resume."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import remuda
 from remuda.config import from_dict
-from remuda.errors import UserError
-from remuda.model.scoring import num_trained_classes
+from remuda.engines import SingleProcess
+from remuda.errors import RanksLost, UserError
+from remuda.model.scoring import num_trained_classes, score_round
 from remuda.recipes import recipe
 from remuda.record import Record
 
@@ -100,3 +103,19 @@ def test_a_run_of_some_classes_is_scored_against_these(tiny, tmp_path):
     assert len(during[1].classes) == 4 and during[0].num_reference < 700
     later = remuda.score(folder, device="cpu", kinds="fid", samples=80)
     assert later[0].value == pytest.approx(during[0].value) and later[0].floor is not None
+
+
+def test_a_lost_rank_is_no_reason_for_a_missing_score():
+    """The remaining ranks score the round once they have recovered."""
+
+    class Incomplete:
+        communicator, round = SingleProcess(), 3
+
+        def choose_labels(self, *_):
+            raise RanksLost("ranks were lost")
+
+    notes = []
+    evaluator = SimpleNamespace(num_labels=0)
+    with pytest.raises(RanksLost):
+        score_round(None, Incomplete(), evaluator, 10, notes.append)
+    assert not notes
