@@ -23,6 +23,7 @@ from remuda.errors import UserError
 from remuda.scores.base import FeatureExtractor, Features
 from remuda.scores.config import KINDS, ScoreConfig
 from remuda.scores.digests import text_digest
+from remuda.scores.features.classifier import Classifier
 from remuda.scores.features.sharing import share
 from remuda.scores.gaussian import Gaussian
 from remuda.scores.kinds import Kind, Measured, Subject
@@ -102,6 +103,8 @@ class Sites:
         tensors: dict[str, Tensor] = {}
         facts = []
         for i, (source, splits) in enumerate(zip(self.sources, self.splits, strict=True)):
+            if isinstance(extractor, Classifier) and splits.dataset.shape != extractor.shape:
+                raise _different(source.rank)
             splits = splits.first_classes(num_classes) if num_classes else splits
             reference, held_out = (
                 None
@@ -239,11 +242,14 @@ class Sites:
         first = self.sites[0]
         for site in self.sites:
             if site.shape != first.shape or site.classes != first.classes:
-                raise UserError(
-                    f"the images of rank {site.rank} have another shape or other classes than "
-                    f"those of rank {first.rank}: give all ranks images of the same shape with "
-                    "the same classes"
-                )
+                raise _different(site.rank)
+
+
+def _different(rank: int) -> UserError:
+    return UserError(
+        f"the images of rank {rank} have another shape or other classes than those of rank 0: "
+        "give all ranks images of the same shape with the same classes"
+    )
 
 
 def _describe(source: Source, splits: Splits, reference: Reference) -> Site:

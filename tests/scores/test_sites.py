@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
 
 from remuda.data import DataConfig, load
 from remuda.engines import SingleProcess
@@ -85,4 +86,12 @@ def test_sites_must_have_the_same_classes(union, tmp_path):
     write_sites(tmp_path, SHARES)
     (tmp_path / "site-1" / "9").rename(tmp_path / "site-1" / "nine")
     with pytest.raises(UserError, match="images of rank 1 have another shape or other classes"):
+        evaluate(tmp_path, kinds="fid")
+
+
+def test_sites_must_have_images_of_the_same_shape(union, tmp_path):
+    write_sites(tmp_path, SHARES)
+    for path in (tmp_path / "site-2").rglob("*.png"):
+        Image.merge("RGB", [Image.open(path)] * 3).save(path)
+    with pytest.raises(UserError, match="images of rank 2 have another shape or other classes"):
         evaluate(tmp_path, kinds="fid")
