@@ -19,6 +19,9 @@ from remuda.errors import UserError
 
 MAX_BYTES = 1 << 28  # of one file, unpacked; larger files are not read
 SPLITS = ("train", "test", "val", "validation")
+_PIECE = 4096  # bytes of a Zip member to unpack at once
+# Only these methods make little data of a piece; bzip2 can make gigabytes of it.
+_METHODS = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA
 _MAX_SHARDS = 100_000
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
@@ -157,8 +160,14 @@ class Zip(Container):
     def read(self, name: str) -> bytes:
         info = self._members[name]
         check_size(info.file_size)
-        try:
-            return self._file.read(info)
+        if info.compress_type not in _METHODS:
+            raise Broken("its compression is not deflate")
+        content = bytearray()
+        try:  # The size may be a lie, and one call unpacks all that it reads.
+            with self._file.open(info) as file:
+                while piece := file.read(_PIECE):
+                    content += piece
+            return bytes(content)
         except Exception as error:  # a damaged member can raise almost any exception
             raise Broken(f"it cannot be unpacked: {error}") from error
 

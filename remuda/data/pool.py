@@ -68,10 +68,10 @@ def in_parallel(task: Callable[[int], T], count: int, title: str) -> Iterator[T]
                 waiting.append(pool.submit(task, start))
                 if len(waiting) > 2 * num_threads:
                     yield waiting.popleft().result()
-                    shown.advance(TASK_SIZE)
+                    shown.advance(min(TASK_SIZE, count - shown.done))
             while waiting:
                 yield waiting.popleft().result()
-                shown.advance(TASK_SIZE)
+                shown.advance(min(TASK_SIZE, count - shown.done))
         finally:
             for future in waiting:
                 future.cancel()

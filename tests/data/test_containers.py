@@ -1,7 +1,9 @@
 import io
 import os
 import stat
+import struct
 import tarfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -120,6 +122,25 @@ def test_zip_bombs_are_not_unpacked(tmp_path):
     ):
         _load(path)
     assert _load(path, skip_broken=True).counts == [1]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_zip_bombs_that_lie_about_their_size(tmp_path, method):
+    path, size = tmp_path / "x.zip", 96 << 20
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a/1.png", PICTURE, zipfile.ZIP_DEFLATED)
+        archive.writestr("a/bomb.png", bytes(size))
+    path.write_bytes(path.read_bytes().replace(struct.pack("<L", size), struct.pack("<L", 1000)))
+    tracemalloc.start()
+    try:
+        assert _load(path, skip_broken=True).counts == [1]
+        assert tracemalloc.get_traced_memory()[1] < 0.8 * size
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(
+        UserError, match=r"1 of 2 images .*bomb.png \((it cannot be u|its compress)"
+    ):
+        _load(path)
 
 
 def test_a_member_that_lies_about_its_size(tmp_path):

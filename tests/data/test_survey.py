@@ -3,7 +3,9 @@ import io
 from rich.console import Console
 
 from remuda.data import DataConfig
+from remuda.data.pool import TASK_SIZE, in_parallel
 from remuda.data.survey import print_survey, survey
+from remuda.system import progress
 from tests.cli.test_cli import call
 
 from .samples import image_bytes, write_image, write_zip
@@ -48,6 +50,13 @@ def test_many_shapes_and_broken_files_are_shortened(tmp_path):
     text = _printed(DataConfig(name=f"folder:{tmp_path / 'x.zip'}"))
     assert "3 other shapes" in text and "and 2 more" in text and "broken: 12 files" in text
     assert "--set data.size=32" in text
+
+
+def test_progress_ends_at_the_number_of_images():
+    parts = in_parallel(lambda start: start, TASK_SIZE + 6, "reading")
+    assert next(parts) == 0
+    task = progress._tasks[-1]
+    assert list(parts) == [TASK_SIZE] and task.done == TASK_SIZE + 6
 
 
 def test_names_of_folders_are_shown_as_they_are(tmp_path):
