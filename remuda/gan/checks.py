@@ -40,10 +40,13 @@ def check_networks(
     networks: Networks,
     shape: tuple[int, ...],
     num_classes: int,
+    *,
+    has_penalties: bool,
 ) -> None:
     """Raise a UserError unless both networks keep the contract of ``Networks``.
 
-    The networks do not change, and PyTorch's random generator is not used.
+    The networks do not change, and PyTorch's random generator is not used. Penalties require second
+    derivatives of the discriminator.
     """
     check_layers(generator, ROLES[0])
     check_layers(discriminator, ROLES[1])
@@ -57,6 +60,8 @@ def check_networks(
     images = images.detach()
     outputs = _checked_outputs(discriminator, ROLES[1], images, labels)
     _check_judgements(outputs, num_classes if networks.auxiliary else 0)
+    if has_penalties:
+        _check_second_derivatives(discriminator, images, labels)
 
 
 def _checked_outputs(network: nn.Module, role: str, *inputs: Tensor) -> Tensor:
@@ -119,6 +124,23 @@ def _gradients(outputs: Tensor, role: str, leaves: Sequence[Tensor]) -> Sequence
         return torch.autograd.grad(outputs.sum(), leaves, allow_unused=True)
     except RuntimeError as error:  # such as a change in place of what the gradients need
         raise _failure(error, f"computing the gradients of the {role}") from error
+
+
+def _check_second_derivatives(network: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """Check that PyTorch can train the gradient with respect to images."""
+    copied = copy.deepcopy(network).train()
+    images = images.clone().requires_grad_()
+    try:
+        outputs = copied(images, labels)
+        (gradient,) = torch.autograd.grad(outputs.sum(), images, create_graph=True)
+        torch.autograd.grad(gradient.sum(), list(copied.parameters()), allow_unused=True)
+    except RuntimeError as error:
+        raise UserError(
+            "the gradient penalties (strategy.lipschitz=penalty, strategy.r1, strategy.r2) need "
+            f"second derivatives of the discriminator, which PyTorch cannot compute ({error}): "
+            "train without these penalties, or use other layers; attention has second derivatives "
+            "inside `with torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`"
+        ) from error
 
 
 def _failure(error: Exception, what: str, *inputs: Tensor) -> UserError:

@@ -74,7 +74,12 @@ class Definition(ABC):
             )
             if is_checked:
                 check_networks(
-                    generator, discriminator, self.networks, self.shape, self.num_classes
+                    generator,
+                    discriminator,
+                    self.networks,
+                    self.shape,
+                    self.num_classes,
+                    has_penalties=self.objective.has_penalties,
                 )
             if self.lipschitz in ("spectral", "spectral-both"):
                 discriminator = SpectralNorm(discriminator)

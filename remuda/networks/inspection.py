@@ -77,6 +77,11 @@ def _check_kind(path: str, layer: nn.Module) -> None:
 
 
 def _check_registered(full: str, tensor: Tensor) -> None:
+    if isinstance(tensor, nn.Parameter) and tensor.is_complex():
+        raise UserError(
+            f"{full} is a parameter of complex numbers, which Adam cannot train: use two real "
+            "parameters and torch.complex"
+        )
     if isinstance(tensor, nn.Parameter) and not tensor.requires_grad:
         name = full.rpartition(".")[2]
         raise UserError(
@@ -117,7 +122,7 @@ class _RandomOperations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if _draws(func, args, kwargs or {}):
             path, layer = self.where()
             remedy = (
                 "use layers such as nn.Dropout, which remuda replaces, or draw from a "
@@ -130,6 +135,15 @@ class _RandomOperations(TorchDispatchMode):
                 f"repeated or resumed run would differ: {remedy}"
             )
         return func(*args, **(kwargs or {}))
+
+
+def _draws(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether an operation draws random numbers; attention does so only with dropout."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    names = [argument.name for argument in func._schema.arguments]
+    values = dict(zip(names, args, strict=False)) | kwargs
+    return "dropout_p" not in names or values.get("dropout_p", 0.0) > 0
 
 
 class Tracker:

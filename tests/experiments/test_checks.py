@@ -131,6 +131,21 @@ def test_broken_networks(generator, discriminator, verdict, part, monkeypatch):
     assert any(found == verdict and part in problem for found, problem in problems("own"))
 
 
+def test_buffers_of_any_type(monkeypatch):
+    class Masked(Discriminator):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mask", torch.arange(64) % 2 == 0)
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, images):
+            self.calls.add_(1)
+            return super().forward(images.flatten(1) * self.mask)
+
+    monkeypatch.setitem(NETWORKS, "mine", wrap(Generator, Masked, latent=6))
+    assert {verdict for verdict, _ in problems("mine")} == {"note"}
+
+
 def test_shapes_that_are_not_supported_are_notes(monkeypatch):
     monkeypatch.setitem(NETWORKS, "own", wrap(Generator, Discriminator, latent=6))
     found = problems("own")

@@ -95,6 +95,7 @@ def _gradients(gan: GAN, pair: Pair) -> dict[str, dict[str, Tensor]]:
 def _compare(one: Any, other: Any, verdict: str) -> str:
     largest = max(float(leaf.abs().max()) for leaf in trees.leaves(one["generator"]))
     for (name, a), (_, b) in zip(trees.named_leaves(one), trees.named_leaves(other), strict=True):
+        a, b = a.double(), b.double()  # buffers may be Booleans
         limit = TOLERANCE * max(largest, float(a.abs().max()))
         if (a - b).abs().max() > limit:
             return f"the gradient or buffer {name.replace('/', ' ')} {verdict}"
