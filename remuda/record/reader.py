@@ -107,6 +107,12 @@ class Reader:
         """
         return files.read_last_lines(self.folder / "rounds.jsonl", count, parse_round)
 
+    def last_round(self) -> int:
+        """Return the last round that all files with a line per round have; 0 if there is none."""
+        paths = [self.folder / "rounds.jsonl", self.folder / ARRIVALS]
+        lines = [files.read_last_lines(path, 1, with_round) for path in paths if path.exists()]
+        return min((found[-1]["round"] if found else 0 for found in lines), default=0)
+
     def num_rounds(self) -> int:
         """Count the complete lines of rounds.jsonl."""
         return sum(1 for _ in files.complete_lines(self.folder / "rounds.jsonl"))
@@ -205,6 +211,12 @@ class Reader:
 def round_of(grid: Path) -> int:
     """Return the round of a sample grid."""
     return int(grid.stem.removeprefix("round-"))
+
+
+def with_round(line: Line) -> Line:
+    """Check only the round of a line, and return the line."""
+    require(line, "round", is_whole)
+    return line
 
 
 def _by_round(folder: Path) -> list[Path]:

@@ -34,7 +34,7 @@ from remuda.errors import PARTS, StoppedByFailure, UserError, resume_command
 from remuda.record import checkpoints, files, parts
 from remuda.record.checkpoints import Leaves
 from remuda.record.facts import DataFacts, as_table
-from remuda.record.reader import ARRIVALS, FAILURES, Reader, round_of
+from remuda.record.reader import ARRIVALS, FAILURES, Reader, round_of, with_round
 from remuda.record.trackers import Tracked
 from remuda.scores.base import Value
 from remuda.system import disk
@@ -217,7 +217,7 @@ class Record(Reader):
         for name in ("rounds.jsonl", "scores.jsonl", ARRIVALS):
             path = self.folder / name
             if path.exists() or name == "rounds.jsonl":
-                lines = [line for line in files.read_lines(path, _with_round) if line["round"] <= t]
+                lines = [line for line in files.read_lines(path, with_round) if line["round"] <= t]
                 disk.write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
         for path in [*self.sample_grids(), *self.cell_grids()]:
             if round_of(path) > t:
@@ -266,8 +266,3 @@ def _refuse_content(folder: Path) -> None:
         is_run = (folder / "config.toml").exists()
         remedy = f"{resume_command(folder)}, or choose" if is_run else "choose"
         raise UserError(f"{folder} is not empty: {remedy} another --out")
-
-
-def _with_round(line: dict[str, Any]) -> dict[str, Any]:
-    files.require(line, "round", files.is_whole)
-    return line

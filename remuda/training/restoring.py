@@ -12,15 +12,24 @@ from remuda.training.herd import Herd
 
 
 def newest(
-    communicator: Communicator, folder: Path, remote: frozenset[int]
+    communicator: Communicator, folder: Path, remote: frozenset[int], recorded: int
 ) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest intact checkpoint, or None, and the problems of newer ones.
 
-    Ranks that see the folder share the work of checking the files. All ranks get the same result.
+    Checkpoints up to the last ``recorded`` round come first: in a copy of a run that was training,
+    rounds.jsonl may be older than the newest checkpoint. Only the value of rank 0 counts. Ranks
+    that see the folder share the work of checking the files. All ranks get the same result.
     """
     known = manifests.list_all(folder) if communicator.is_root else []
-    facts = [[c.round, c.attempt, c.folder.name, [f.name for f in c.files]] for c in known]
-    problems = []
+    early = [checkpoint for checkpoint in known if checkpoint.round <= recorded]
+    late = [checkpoint for checkpoint in known if checkpoint.round > recorded]
+    problems = [
+        f"{checkpoint.folder} is newer than the last complete round of the record, {recorded}"
+        for checkpoint in reversed(late if early else [])
+    ]
+    facts = [
+        [c.round, c.attempt, c.folder.name, [file.name for file in c.files]] for c in late + early
+    ]
     readers = [rank for rank in communicator.original_ranks if rank not in remote]
     for t, attempt, name, files in reversed(communicator.all_gather(facts)[0]):
         place = folder / name

@@ -50,8 +50,11 @@ class Saver:
         num_lost = len(herd.communicator.lost)
         self.config, self.herd, self.attempt = config, herd, f"{attempt}-{num_lost:03d}"
 
-    def newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest intact checkpoint, or None, and the problems of newer ones."""
+    def newest(self, recorded: int) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest intact checkpoint, or None, and the problems of newer ones.
+
+        Checkpoints up to the last ``recorded`` round come first.
+        """
         self.wait()
         communicator = self.herd.communicator
         remote = sharing.find_remote(communicator, self.folder)
@@ -62,7 +65,7 @@ class Saver:
                 "takes longer: use a folder that all ranks share"
             )
         self.remote = remote
-        return restoring.newest(communicator, self.folder, remote)
+        return restoring.newest(communicator, self.folder, remote, recorded)
 
     def restore(self, checkpoint: Checkpoint) -> Any:
         """Return the state of a checkpoint."""

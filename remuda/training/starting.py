@@ -121,8 +121,15 @@ def restore(session: Session, training: Training) -> Training:
     """Start from the newest checkpoint, or from the beginning."""
     herd, recorder, saver = training.herd, training.recorder, training.saver
     assert herd is not None and recorder is not None and saver is not None
-    checkpoint, problems = saver.newest()
+    assert training.record is not None
+    recorded = training.record.last_round() if session.communicator.is_root else 0
+    checkpoint, problems = saver.newest(recorded)
     recorder.check(checkpoint, problems)
+    if checkpoint is not None and session.communicator.is_root and checkpoint.round > recorded:
+        recorder.note(
+            f"the record of {training.folder} ends with round {recorded}, before its oldest intact "
+            f"checkpoint: continuing without the lines of the rounds up to {checkpoint.round}"
+        )
     with session.communicator.interruptible():
         if checkpoint is None:
             position = Position(0, herd.start())

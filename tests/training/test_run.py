@@ -61,6 +61,16 @@ class StopAfter(Progress):
             raise KeyboardInterrupt
 
 
+class Notes(Progress):
+    """Keep the messages of a run."""
+
+    def __init__(self):
+        self.texts = []
+
+    def note(self, text):
+        self.texts.append(text)
+
+
 def test_the_files_of_a_run(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     files = {"config.toml", "data.json", "environment.json", "status.json", "rounds.jsonl"}
@@ -164,6 +174,34 @@ def test_a_torn_checkpoint_costs_only_the_rounds_since_the_previous_one(tiny, tm
     path.write_bytes(path.read_bytes()[:100])
     remuda.resume(folder)
     assert_same_run(whole, folder)
+
+
+def keep_lines(path, number):
+    """Keep the first lines of a file, as in a copy that was made while the run was training."""
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:number]))
+
+
+def test_a_copy_whose_rounds_are_older_than_its_checkpoints_resumes_exactly(tiny, tmp_path):
+    whole = remuda.run(make(tiny, checkpoint_every=1), tmp_path / "whole")
+    copy = shutil.copytree(whole, tmp_path / "copy")
+    keep_lines(copy / "rounds.jsonl", 2)
+    notes = Notes()
+    remuda.resume(copy, progress=notes)
+    assert_same_run(whole, copy)
+    assert [line.split("round-00000")[1] for line in notes.texts[:2]] == [
+        f"{t} is newer than the last complete round of the record, 2; using an older one"
+        for t in (4, 3)
+    ]
+
+
+def test_missing_lines_before_the_oldest_checkpoint_are_reported(tiny, tmp_path):
+    folder = remuda.run(make(tiny), tmp_path / "run")
+    keep_lines(folder / "rounds.jsonl", 1)
+    notes = Notes()
+    remuda.resume(folder, rounds=5, progress=notes)
+    assert [line["round"] for line in Record.open(folder).rounds()] == [1, 5]
+    assert "ends with round 1" in notes.texts[0]
+    assert "without the lines of the rounds up to 4" in notes.texts[0]
 
 
 def test_an_unreadable_line_is_reported(tiny, tmp_path):
