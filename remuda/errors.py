@@ -76,12 +76,23 @@ def explain(error: BaseException) -> str:
             f"the {memory} is full: lower strategy.batch_size, strategy.steps_per_round or "
             "run.members, or use smaller networks or images"
         )
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        where = f" for {error.filename}" if error.filename else ""
-        return f"the disk has no space left{where}: free some space and run the command again"
     if isinstance(error, OSError):
-        return f"{error.filename or 'input or output'}: {error.strerror or error}"
+        return _explain_files(error)
     return str(error) or ("stopped" if isinstance(error, KeyboardInterrupt) else "")
+
+
+def _explain_files(error: OSError) -> str:
+    where = f" for {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return f"the disk has no space left{where}: free some space and run the command again"
+    if error.errno == errno.EDQUOT:
+        return f"your disk quota is used up{where}: free some space and run the command again"
+    path, why = error.filename or "input or output", error.strerror or error
+    if error.errno == errno.EROFS:
+        return f"cannot write {path} ({why}): copy the folder to another disk, and use the copy"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"cannot access {path} ({why}): check the permissions"
+    return f"{path}: {why}"
 
 
 def exit_status(error: BaseException) -> int:

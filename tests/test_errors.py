@@ -40,7 +40,19 @@ def test_pytorchs_messages_about_full_memory_are_recognized(shape):
             OSError(errno.ENOSPC, "No space left on device", "/x/y"),
             "the disk has no space left for /x/y: free some space",
         ),
-        (OSError(errno.EACCES, "Permission denied", "/x/y"), "/x/y: Permission denied"),
+        (
+            OSError(errno.EDQUOT, "Disk quota exceeded", "/x/y"),
+            "your disk quota is used up for /x/y: free some space",
+        ),
+        (
+            OSError(errno.EACCES, "Permission denied", "/x/y"),
+            "cannot access /x/y (Permission denied): check the permissions",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/x/y"),
+            "cannot write /x/y (Read-only file system): copy the folder to another disk",
+        ),
+        (OSError(errno.EIO, "Input/output error", "/x/y"), "/x/y: Input/output error"),
         (KeyboardInterrupt(), "stopped"),
     ],
     ids=lambda value: type(value).__name__,
