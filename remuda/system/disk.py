@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,10 +19,15 @@ def write_bytes(path: Path, content: bytes, *, is_shared: bool = False) -> None:
     """Replace a file's content in one step, as ``write_text`` does."""
     writer = f".{os.getpid()}" if is_shared else ""
     temporary = path.with_name(f".{path.name}{writer}.new")
-    with temporary.open("wb") as file:
-        file.write(content)
-    sync(temporary)
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+        sync(temporary)
+        temporary.replace(path)
+    except OSError:  # the disk may be full, so leave nothing behind
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:

@@ -50,7 +50,10 @@ def train(
         finally:
             starting.release(training)
         assert training.recorder is not None
-        training.recorder.end()
+        try:
+            training.recorder.end()
+        except OSError as error:
+            raise _unwritable(training.folder, error) from None
     return training.folder
 
 
@@ -71,11 +74,14 @@ def advance(session: Session, training: Training) -> Training:
     except OSError as error:
         if training.reached is None:
             raise
-        raise UserError(
-            f"cannot write to {training.folder} ({error}): free some space or check the "
-            f"permissions, then run {resume_command(training.folder)}; earlier checkpoints are "
-            "intact"
-        ) from None
+        raise _unwritable(training.folder, error) from None
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"cannot write to {folder} ({error}): free some space or check the permissions, then run "
+        f"{resume_command(folder)}; earlier checkpoints are intact"
+    )
 
 
 # Phases of a round

@@ -1,5 +1,7 @@
 import os
 
+import pytest
+
 from remuda.system import disk
 
 
@@ -18,3 +20,16 @@ def test_processes_that_write_a_shared_file_use_their_own_temporary_files(tmp_pa
     disk.write_text(path, "ours", is_shared=True)
     assert path.read_text() == "ours"
     assert [file.name for file in tmp_path.iterdir()] == ["floor.json"]
+
+
+def test_a_file_that_cannot_be_written_keeps_its_old_content(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "page.html"
+    disk.write_text(path, "old")
+    monkeypatch.setattr(disk, "sync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        disk.write_text(path, "new")
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"], "no space is wasted"

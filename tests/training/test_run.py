@@ -204,6 +204,19 @@ def test_missing_lines_before_the_oldest_checkpoint_are_reported(tiny, tmp_path)
     assert "without the lines of the rounds up to 4" in notes.texts[0]
 
 
+def test_a_disk_that_is_full_at_the_very_end_leaves_a_run_to_resume(tiny, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("remuda.reports.page.write", fail)
+        with pytest.raises(UserError, match=rf"cannot write to .*then run remuda resume {folder};"):
+            remuda.run(make(tiny), folder)
+    remuda.resume(folder)
+    assert Record.open(folder).status()["state"] == "finished"
+
+
 def test_an_unreadable_line_is_reported(tiny, tmp_path):
     folder = remuda.run(make(tiny), tmp_path / "run")
     (folder / "rounds.jsonl").write_text('{"round": 1,\n')
