@@ -1,6 +1,8 @@
 """Follow a file with one JSON object per line: read only the lines that were added."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -98,9 +100,22 @@ class Tail:
 
 
 def stamp_of(path: Path) -> tuple[int, int] | None:
-    """Return the time of the last change and the size of a file; None if it does not exist."""
+    """Return the time of the last change and the size of a file; None if it does not exist.
+
+    Raise OSError for a pipe or a device, because reading it may block forever.
+    """
     try:
         facts = path.stat()
     except FileNotFoundError:
         return None
+    if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return facts.st_mtime_ns, facts.st_size
+
+
+def leads_into(root: Path, path: Path) -> bool:
+    """Return whether a path is in a folder after all its links are followed."""
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # before Python 3.13, a link to itself is a RuntimeError
+        return False

@@ -6,10 +6,10 @@ from typing import Any
 
 from remuda.record.files import is_number
 from remuda.reports.index.files import Measured
-from remuda.reports.index.summary import Cache, Scored, Summary, find
+from remuda.reports.index.summary import Cache, Scored, Summary, find, is_run
 from remuda.reports.page import html
 
-__all__ = ["Cache", "Scored", "Summary", "document", "find", "payload"]
+__all__ = ["Cache", "Scored", "Summary", "document", "find", "is_run", "payload"]
 
 VERSION = 1
 SCRIPTS = ["poll.js", "index.js", "index-page.js"]

@@ -83,10 +83,18 @@ def _find(folder: Path, depth: int) -> Iterator[Path]:
             raise UserError(f"{folder} cannot be read ({error.strerror}): check its name") from None
         return  # such as a folder of another user
     for path in inner:
-        if (path / "config.toml").is_file():
+        if is_run(path):
             yield path
         elif depth > 1:
             yield from _find(path, depth - 1)
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder has settings that this user may see."""
+    try:
+        return (folder / "config.toml").is_file()
+    except OSError:  # such as a folder of another user
+        return False
 
 
 def _is_dir(entry: os.DirEntry[str]) -> bool:

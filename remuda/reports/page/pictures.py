@@ -64,6 +64,8 @@ def _shrunk(image: Image.Image, limit: int) -> bytes:
 def png_size(path: Path) -> tuple[int, int] | None:
     """Return width and height of a PNG file from its first bytes; None if it is damaged."""
     try:
+        if not path.is_file():  # a pipe would block
+            return None
         with path.open("rb") as file:
             head = file.read(24)
     except OSError:

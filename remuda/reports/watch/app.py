@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from remuda.errors import UserError
+from remuda.errors import UserError, explain
 from remuda.reports.page import html
 from remuda.reports.watch.following import Answer
 from remuda.reports.watch.library import PICTURE, Library, NotFound
@@ -108,11 +108,13 @@ class _Pages:
 
 
 async def _answer(make: Callable[[], Answer]) -> Answer | UserError:
-    """Make an answer in a thread; return the error if files of the run are damaged."""
+    """Make an answer in a thread; return the error if files of the run cannot be read."""
     try:
         return await run_in_threadpool(make)
     except UserError as error:
         return error
+    except OSError as error:
+        return UserError(explain(error))
 
 
 def _response(request: Request, answer: Answer) -> Response:

@@ -14,7 +14,7 @@ from remuda.reports.page import html
 from remuda.reports.page.payload import payload
 from remuda.reports.page.pictures import png_size
 from remuda.reports.page.run import Run
-from remuda.reports.tail import stamp_of
+from remuda.reports.tail import leads_into, stamp_of
 
 INTERVAL = 1.0  # seconds between two looks at the files of a run
 POLL = 2000  # milliseconds between two requests of a page
@@ -159,9 +159,9 @@ class Followed:
         The address contains the time of the file, because a resumed run draws pictures again.
         """
         if path not in self._pictures:
-            size, stamp = png_size(path), stamp_of(path)
-            is_inside = path.resolve().is_relative_to(self.root)
-            if size is None or stamp is None or not is_inside:
+            size = png_size(path) if leads_into(self.root, path) else None
+            stamp = stamp_of(path) if size else None
+            if size is None or stamp is None:
                 return None
             src = f"{path.relative_to(self.folder).as_posix()}?v={stamp[0] // 1_000_000}"
             self._pictures[path] = {"src": src, "width": size[0], "height": size[1]}

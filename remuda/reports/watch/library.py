@@ -12,6 +12,7 @@ from remuda.errors import UserError
 from remuda.reports import index
 from remuda.reports.page.pictures import PNG, png_size
 from remuda.reports.page.run import WATCHED
+from remuda.reports.tail import leads_into
 from remuda.reports.watch.following import Answer, Followed, Kept, encode
 
 PICTURE = re.compile(r"samples/(?:cells/)?round-\d{6,12}\.png")
@@ -72,26 +73,25 @@ class Library:
             paths = [known.folder] if known else index.find(self.folder)
             found = {path.relative_to(self.folder).as_posix(): path for path in paths}
         path = found.get(name)
-        if path is None or not (path / "config.toml").is_file() or not self.is_inside(path):
+        if path is None or not index.is_run(path) or not self.is_inside(path):
             raise NotFound(name)
         return path
 
     def is_inside(self, run: Path) -> bool:
         """Return whether a run and all its files are in the folder; links may lead elsewhere."""
-        if not run.resolve().is_relative_to(self.root):
-            return False
-        links = (path for name in WATCHED if (path := run / name).is_symlink())
-        return all(path.resolve().is_relative_to(self.root) for path in links)
+        links = (path for name in WATCHED if _is_link(path := run / name))
+        return all(leads_into(self.root, path) for path in (run, *links))
 
     def picture(self, run: Followed, name: str) -> bytes:
         """Return a PNG of a run, such as ``samples/round-000010.png``."""
         if not PICTURE.fullmatch(name):
             raise NotFound(name)
-        path = (run.folder / name).resolve()
+        path = run.folder / name
+        if not leads_into(self.root, path):
+            raise NotFound(name)
         try:
-            if not path.is_relative_to(self.root) or path.stat().st_size > MAX_PICTURE:
-                raise NotFound(name)
-            content = path.read_bytes()
+            size = path.stat().st_size if path.is_file() else 0  # a pipe would block
+            content = path.read_bytes() if 0 < size <= MAX_PICTURE else b""
         except OSError:
             raise NotFound(name) from None
         if not content.startswith(PNG):
@@ -131,7 +131,14 @@ class Library:
             return encode(comparisons.document(found, live), self.name)
 
     def _source(self, picture: Path) -> dict[str, Any] | None:
-        size = png_size(picture)
-        if size is None or not picture.resolve().is_relative_to(self.root):
+        size = png_size(picture) if leads_into(self.root, picture) else None
+        if size is None:
             return None
         return {"src": self._address(picture), "width": size[0], "height": size[1]}
+
+
+def _is_link(path: Path) -> bool:
+    try:
+        return path.is_symlink()
+    except OSError:  # in a folder of another user
+        return False

@@ -1,10 +1,13 @@
 """Hostile requests: nothing outside the folder of runs is ever sent."""
 
+import errno
+import os
 import re
 import shutil
 import socket
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +86,50 @@ def test_no_path_leads_outside(hostile, tmp_path):
     assert re.findall(r"samples/round-\d+\.png", data) == ["samples/round-000004.png"]
     for name in ("link", "swapped", "settings", "../outside"):
         assert hostile.get(f"/compare?run=one&run={name}").status == 404
+
+
+def test_links_to_themselves_do_not_stop_the_index(client, runs):
+    looped = make_record(runs / "looped")
+    (looped / "samples").rmdir()
+    (looped / "samples").symlink_to("samples")
+    samples = runs / "one" / "samples"
+    (samples / "round-000007.png").symlink_to("round-000007.png")
+    assert len(client.get("/data").json["runs"]) >= 2
+    assert client.get("/run/looped/data").status in (400, 404)
+    assert client.get("/run/one/samples/round-000007.png").status == 404
+    assert client.get("/run/one/data").status == 200
+
+
+def test_pipes_do_not_block_the_server(client, runs):
+    piped = make_record(runs / "piped")
+    (piped / "scores.jsonl").unlink(missing_ok=True)
+    os.mkfifo(piped / "scores.jsonl")
+    os.mkfifo(runs / "one" / "samples" / "round-000007.png")
+    states = {run["id"]: run["state"] for run in client.get("/data").json["runs"]}
+    assert states["piped"] == "damaged" and states["one"] != "damaged"
+    assert "not a regular file" in client.get("/run/piped/data").json["error"]
+    assert client.get("/run/one/samples/round-000007.png").status == 404
+    assert client.get("/run/one/data").status == 200
+
+
+def test_folders_of_other_users_are_left_out(client, runs, monkeypatch):
+    make_record(runs / "private")
+    make_record(runs / "no-pictures")
+
+    def refusing(function):
+        def call(path, **options):
+            if path.parent.name == "private" or path.match("no-pictures/samples/cells"):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return function(path, **options)
+
+        return call
+
+    for name in ("is_file", "is_symlink", "stat"):
+        monkeypatch.setattr(Path, name, refusing(getattr(Path, name)))
+    listed = {run["id"] for run in client.get("/data").json["runs"]}
+    assert {"one", "many/seed <0>"} <= listed and "private" not in listed
+    assert client.get("/run/private/data").status == 404
+    assert "Permission denied" in client.get("/run/no-pictures/data").json["error"]
 
 
 def test_other_methods_are_refused(client):
