@@ -218,7 +218,7 @@ def test_generators_of_users_need_none_of_our_classes(to, tmp_path, monkeypatch)
 )
 def test_generators_that_cannot_be_exported_are_refused(generator, message, tmp_path, monkeypatch):
     # Training would refuse random generators earlier.
-    monkeypatch.setattr(definition, "check_networks", lambda *_: None)
+    monkeypatch.setattr(definition, "check_networks", lambda *_, **options: None)
     model = new_model(custom(generator), shape=(1, 8, 8))
     with pytest.raises(UserError, match=message):
         written(tmp_path, model, "safetensors")
