@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from remuda.networks import Networks
     from remuda.strategies import Strategy
 
+MAX_THREADS = 4096  # PyTorch fails, or the machine does, if there are many more
+MAX_ROUNDS = 10**11  # names of pictures, and all readers of JSON, can hold these numbers
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
@@ -70,6 +73,8 @@ class EngineConfig:
         for name in ("chunk", "threads", "ranks", "restarts"):
             if getattr(self, name) < 0:
                 raise UserError(f"engine.{name} must be at least 0, not {getattr(self, name)}")
+        if self.threads > MAX_THREADS:
+            raise UserError(f"engine.threads must be at most {MAX_THREADS}, not {self.threads}")
         self._check_heartbeats()
         if self.ranks and not ENGINES[self.name].spans_processes:
             raise UserError(f"engine.ranks={self.ranks} requires MPI: add --engine mpi")
@@ -124,6 +129,8 @@ class LoopConfig:
         for name in ("members", "checkpoint_every", "patience"):
             if getattr(self, name) < 0:
                 raise UserError(f"run.{name} must be at least 0, not {getattr(self, name)}")
+        if self.rounds > MAX_ROUNDS:
+            raise UserError(f"run.rounds must be at most {MAX_ROUNDS}, not {self.rounds}")
         if not self.checkpoint_minutes > 0:
             minutes = self.checkpoint_minutes
             raise UserError(f"run.checkpoint_minutes must be above 0, not {minutes}")

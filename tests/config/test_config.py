@@ -108,6 +108,8 @@ BAD = {
     "strategy.loss='hing' is unknown: did you mean hinge?": {"strategy": {"loss": "hing"}},
     "networks.conditional: expected true or false, not 1": {"networks": {"conditional": 1}},
     "run.rounds must be at least 1, not 0": {"run": {"rounds": 0}},
+    "run.rounds must be at most 100000000000, not 1": {"run": {"rounds": 10**20}},
+    "engine.threads must be at most 4096, not 1": {"engine": {"threads": 10**11}},
     "strategy.steps_per_round must be at least 0 and finite, not -1": {
         "strategy": {"steps_per_round": -1}
     },
