@@ -6,13 +6,14 @@ raises a UserError that names the file, the cause and the remedy.
 
 import tomllib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 from remuda.errors import UserError
 from remuda.record import endings, files, manifests
 from remuda.record.facts import DataFacts, parse_facts
-from remuda.record.files import Line, damaged, is_whole, require
+from remuda.record.files import Line, damaged, is_number, is_whole, require
 from remuda.record.manifests import Checkpoint
 from remuda.record.rounds import parse_round
 from remuda.record.scores import Score, parse_score
@@ -21,6 +22,7 @@ from remuda.record.trackers import Tracked, parse_trackers
 FAILURES = "failures.jsonl"
 ARRIVALS = "arrivals.jsonl"
 OLD_FAILURES = "losses.jsonl"  # its name in older run folders
+SECTIONS = {"data", "engine", "networks", "run", "scores", "strategy"}  # tables of config.toml
 
 
 class Reader:
@@ -54,8 +56,8 @@ class Reader:
     def settings(self) -> dict[str, Any]:
         """The tables of config.toml, which contains all settings of the run."""
         try:
-            return tomllib.loads(self.settings_text)
-        except tomllib.TOMLDecodeError as error:
+            return _parse_settings(tomllib.loads(self.settings_text))
+        except (ValueError, TypeError, RecursionError) as error:
             raise damaged(self.folder / "config.toml", error) from None
 
     def setting(self, section: str, key: str) -> Any:
@@ -142,7 +144,7 @@ class Reader:
     @property
     def chosen_score(self) -> str:
         """The name of the score by which the run keeps its best checkpoint; "" if it keeps none."""
-        return self.settings.get("run", {}).get("keep_best", "")  # older runs lack this setting
+        return self.settings.get("run", {}).get("keep_best", "")
 
     def best(self) -> Score | None:
         """Return the score of the best round whose checkpoint is saved, or None."""
@@ -225,6 +227,18 @@ def _by_round(folder: Path) -> list[Path]:
     return sorted(numbered, key=round_of)
 
 
+def _parse_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    for name in SECTIONS & settings.keys():
+        if not isinstance(settings[name], dict):
+            raise TypeError(f"{name} is not a table")
+    run = settings.get("run", {})
+    if "rounds" in run:
+        require(run, "rounds", is_whole)
+    if "keep_best" in run:  # older runs lack this setting
+        require(run, "keep_best", lambda value: isinstance(value, str))
+    return settings
+
+
 def _parse_environments(entries: Any) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise TypeError("not a list of JSON objects")
@@ -236,9 +250,28 @@ def _parse_status(status: Any) -> dict[str, Any]:
         raise TypeError("not a JSON object")
     for name in ("state", "why", "time"):
         require(status, name, lambda value: isinstance(value, str))
+    require(status, "time", lambda value: datetime.fromisoformat(value).tzinfo is not None)
     require(status, "rounds", is_whole)
     require(status, "ranks", lambda value: isinstance(value, list) and len(value) > 0)
+    for rank in status["ranks"]:
+        _check_rank(rank)
     return status
+
+
+def _check_rank(rank: Any) -> None:
+    """Raise TypeError if an entry of ranks has an invalid field; older versions wrote fewer."""
+    if not isinstance(rank, dict):
+        raise TypeError("an entry of ranks is not a JSON object")
+    for name in ("host", "pid", "born", "remark"):
+        require(rank, name, lambda value: value is not None)
+    for name in {"host", "state", "contact", "remark", "device"} & rank.keys():
+        require(rank, name, lambda value: isinstance(value, str))
+    for name in {"pid", "rank", "round"} & rank.keys():
+        require(rank, name, is_whole)
+    for name in {"speed", "used", "silent"} & rank.keys():
+        require(rank, name, lambda value: value is None or is_number(value))
+    if "members" in rank:
+        require(rank, "members", lambda ids: isinstance(ids, list) and all(map(is_whole, ids)))
 
 
 def _parse_order(line: Line) -> Line:

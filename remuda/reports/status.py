@@ -164,11 +164,12 @@ def _table(status: Status) -> Table:
     titles = (*titles, "last seen", "")
     table = look.table(*titles)
     for rank in status.ranks:
-        cells = [str(rank[name]) for name in ("rank", "host", "pid", "device")]
-        cells += [_spans(rank["members"]), _speed(rank.get("speed"))]
-        cells += [str(rank[name]) for name in ("state", "round")]
-        seen = f"{rank['silent']:.0f} s ago" if status.state == "running" else ""
-        contact = "" if rank["contact"] == "on time" else rank["contact"]
+        cells = [str(rank.get(name, "")) for name in ("rank", "host", "pid", "device")]
+        cells += [_spans(rank.get("members", [])), _speed(rank.get("speed"))]
+        cells += [str(rank.get(name, "")) for name in ("state", "round")]
+        silent = rank.get("silent") if status.state == "running" else None
+        seen = "" if silent is None else f"{silent:.0f} s ago"
+        contact = rank.get("contact", "on time").replace("on time", "")
         table.add_row(*cells, seen, contact)
     return table
 

@@ -1,6 +1,7 @@
 """The reader: complete lines, the end of long files, and one message for each damaged file."""
 
 import json
+import math
 
 import pytest
 
@@ -100,6 +101,15 @@ def test_a_new_run_has_nothing_to_read(tmp_path):
     assert reader.status() is None and reader.newest() == (None, [])
 
 
+RANK = {"host": "a", "pid": 1, "born": 2, "remark": ""}
+
+
+def told(**changes) -> str:
+    """Return a status.json with these changes."""
+    good = {"state": "running", "why": "", "time": "2026-01-01T00:00:00+00:00", "rounds": 1}
+    return json.dumps({**good, "ranks": [RANK], **changes})
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -110,6 +120,17 @@ def test_a_new_run_has_nothing_to_read(tmp_path):
         ("environment.json", "[1]", "not a list of JSON objects"),
         ("status.json", "{", "remove it; training writes a new one"),
         ("status.json", '{"state": "running"}', "why is missing"),
+        ("status.json", told(time="yesterday"), "Invalid isoformat string"),
+        ("status.json", told(time="2026-01-01"), "time is '2026-01-01'"),
+        ("status.json", told(ranks=["x"]), "an entry of ranks is not a JSON object"),
+        ("status.json", told(ranks=[{"host": "a"}]), "pid is missing"),
+        ("status.json", told(ranks=[RANK | {"speed": "fast"}]), "speed is 'fast'"),
+        ("status.json", told(ranks=[RANK | {"remark": math.nan}]), "remark is 'nan'"),
+        ("status.json", told(ranks=[RANK | {"members": [{}]}]), r"members is '\[\{\}\]'"),
+        ("config.toml", "run = 3", "run is not a table"),
+        ("config.toml", "[run]\nrounds = inf", "rounds is 'inf'"),
+        ("config.toml", "[run]\nkeep_best = 3", "keep_best is '3'"),
+        ("config.toml", "a = " + "[" * 100_000, "restore it from a copy"),
         ("rounds.jsonl", "x\n", r"line 1.*remove the damaged line"),
         ("rounds.jsonl", "[1]\n", "not a JSON object"),
         ("rounds.jsonl", '{"round": "1"}\n', "round is '1'"),

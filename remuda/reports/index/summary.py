@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -184,17 +183,15 @@ def _chosen(scores: list[Scored], name: str) -> Scored | None:
 
 def _read_settings(path: Path) -> dict[str, Any]:
     """Return the few settings that a summary shows."""
+    settings = Reader(path.parent).settings
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
         run, strategy = settings["run"], settings["strategy"]
         return {
             "strategy": str(strategy["name"]),
             "data": str(settings["data"]["name"]),
-            "rounds": int(run["rounds"]),
+            "rounds": run["rounds"],
             "keep_best": str(run.get("keep_best", "")),
         }
-    except (OSError, ValueError, TypeError) as error:
-        raise damaged(path, error) from None
     except KeyError as error:
         raise damaged(path, f"{error} is missing") from None
 

@@ -179,6 +179,7 @@ def test_runs_come_and_go(tmp_path):
         ("config.toml", "[run\n"),
         ("config.toml", "[run]\nrounds = 3\n"),
         ("config.toml", 'run = 1\n[strategy]\nname = "x"\n'),
+        ("config.toml", 'run = {rounds = inf}\nstrategy = {name = "x"}\ndata = {name = "y"}\n'),
         ("data.json", "{}"),
         ("environment.json", "3"),
         ("status.json", "{"),

@@ -140,7 +140,7 @@ def test_unexpected_content_ends_with_a_sentence(client, runs):
     path = runs / "one" / "config.toml"
     path.write_text(path.read_text().replace("rounds = 10", 'rounds = "ten"'))
     answer = client.get("/run/one/data")
-    assert answer.status == 400 and "has unexpected content" in answer.json["error"]
+    assert answer.status == 400 and "rounds is 'ten'" in answer.json["error"]
     assert client.get("/data").status == 200
 
 
