@@ -24,10 +24,10 @@ def write_bytes(path: Path, content: bytes, *, is_shared: bool = False) -> None:
             file.write(content)
         sync(temporary)
         temporary.replace(path)
-    except OSError:  # the disk may be full, so leave nothing behind
+    except OSError as error:  # a full disk, or a folder in the place of the file
         with suppress(OSError):
             temporary.unlink()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:

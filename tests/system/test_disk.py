@@ -33,3 +33,11 @@ def test_a_file_that_cannot_be_written_keeps_its_old_content(tmp_path, monkeypat
         disk.write_text(path, "new")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"], "no space is wasted"
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
+    (tmp_path / "grid.png").mkdir()
+    with pytest.raises(IsADirectoryError) as error:
+        disk.write_bytes(tmp_path / "grid.png", b"content")
+    assert error.value.filename == str(tmp_path / "grid.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
