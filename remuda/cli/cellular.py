@@ -75,12 +75,14 @@ def _remark(mixture: "Mixture") -> str:
 def show_profile(run: RunFolder) -> None:
     """Show and draw the times of a cellular run's four routines next to the paper's."""
     from remuda.reports.page import routines
+    from remuda.reports.page.run import explained
 
-    found = routines.profile(run)
     table = look.table(*routines.HEADER, right=True)
     table.columns[0].no_wrap = True
-    for row in found.rows():
-        table.add_row(*row)
+    with explained(run):
+        found = routines.profile(run)
+        for row in found.rows():
+            table.add_row(*row)
     console.print(table)
     for note in found.notes():
         say(note)

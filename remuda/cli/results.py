@@ -239,8 +239,10 @@ def show_comparison(
 def write_report(run: RunFolder) -> None:
     """Write the report page of a run again."""
     from remuda.reports import page
+    from remuda.reports.page.run import explained
 
-    say(str(page.write(run)))
+    with explained(run):
+        say(str(page.write(run)))
 
 
 @app.command("status")

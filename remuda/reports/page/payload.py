@@ -40,7 +40,7 @@ def payload(run: Run, source: Source, start: int = 0, now: datetime | None = Non
         "last": clean(_last(run)),
         "scores": clean(_scores(run)),
         "pictures": payload_parts.pictures(run, source),
-        "ranks": clean(run.written["ranks"]) if run.written else [],
+        "ranks": clean(_ranks(run)),
         "failures": clean(run.failures),
         "torus": payload_parts.torus(run, source, start),
         "classes": clean(payload_parts.classes(run)),
@@ -80,6 +80,14 @@ def _state(run: Run, now: datetime) -> dict[str, Any]:
         "remarks": remarks,
         "written": now.isoformat(timespec="seconds"),
     }
+
+
+def _ranks(run: Run) -> list[dict[str, Any]]:
+    """Return the ranks of status.json, which a run updates only after it wrote its last page."""
+    ranks = run.written["ranks"] if run.written else []
+    if not run.written or run.written["state"] != "running" or not run.has_ended:
+        return ranks
+    return [{**rank, "state": "finished", "round": run.reached} for rank in ranks]
 
 
 def _last(run: Run) -> dict[str, Any]:

@@ -14,15 +14,18 @@ from remuda.system.text import duration
 
 def commands(run: Run, state: str) -> list[dict[str, str]]:
     """Return commands to paste. Never advise to resume a run that is training."""
-    found = [{"title": "Sample", "text": _sample(run)}]
+    found = []
+    if run.reached:  # otherwise, there is no checkpoint to load
+        trust = ", trust=True" if parts.read(run.folder) else ""
+        python = f"import remuda\n\nimages = remuda.load({str(run.folder)!r}{trust}).sample(16)"
+        found.append({"title": "Sample", "text": _sample(run)})
+        found.append({"title": "Use in Python", "text": python})
     if state == "running":
         text = f"remuda status {quote(str(run.folder))} --watch"
         found.insert(0, {"title": "Follow in a terminal", "text": text})
     elif run.reached or state != "unknown":  # a run without any file but settings may be starting
         found.insert(0, {"title": "Resume", "text": _resume(run)})
-    trust = ", trust=True" if parts.read(run.folder) else ""
-    python = f"import remuda\n\nimages = remuda.load({str(run.folder)!r}{trust}).sample(16)"
-    return [*found, {"title": "Use in Python", "text": python}]
+    return found
 
 
 def _resume(run: Run) -> str:

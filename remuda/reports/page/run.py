@@ -1,10 +1,12 @@
 """Read a run folder for the page, and read again only what changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from remuda.errors import UserError
 from remuda.record.endings import Ending, ending
 from remuda.record.facts import DataFacts
 from remuda.record.files import Line, damaged, is_whole
@@ -197,6 +199,20 @@ class Run:
 def read(folder: Path, name: str = "") -> Run:
     """Read the folder of a run, which may still be training."""
     return Run(Path(folder), name)
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn errors that unexpected content of a run's files causes into one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder} cannot be shown, because a file in it has unexpected content "
+            f"({type(error).__name__}: {error}): restore the folder from a copy"
+        ) from error
 
 
 Source = Callable[[Path], dict[str, Any] | None]  # turns a picture into what a page can show

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remuda.errors import UserError
 from remuda.reports.page import html
 from remuda.reports.page.payload import payload
 from remuda.reports.page.pictures import png_size
-from remuda.reports.page.run import Run
+from remuda.reports.page.run import Run, explained
 from remuda.reports.tail import leads_into, stamp_of
 
 INTERVAL = 1.0  # seconds between two looks at the files of a run
@@ -107,15 +106,8 @@ class Followed:
         return self._answers.get(("data", _start(run, generation, start)))
 
     def _answer(self, kind: str, generation: str, start: int) -> Answer:
-        try:
+        with explained(self.folder):
             return self._make(kind, generation, start)
-        except UserError:
-            raise
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{self.folder} cannot be shown, because a file in it has unexpected content "
-                f"({type(error).__name__}: {error}): restore the folder from a copy"
-            ) from error
 
     def _make(self, kind: str, generation: str, start: int) -> Answer:
         with self._lock:

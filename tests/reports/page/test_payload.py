@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from remuda.cli.results import write_report
+from remuda.errors import UserError
 from remuda.reports.page.payload import payload
 from remuda.reports.page.run import read
 from remuda.system.processes import this_process
@@ -107,8 +109,19 @@ def test_commands_to_resume_and_sample(tmp_path, monkeypatch):
     assert "--label all" in texts(make_record(Path("asked"), conditional=True, **single))[1]
 
 
-def test_a_run_that_may_be_starting_is_not_resumed(tmp_path):
-    assert not any("resume" in text for text in texts(make_record(tmp_path / "run", rounds=0)))
+def test_a_run_without_a_round_has_no_model(tmp_path):
+    folder = make_record(tmp_path / "run", rounds=0, planned=10)
+    assert texts(folder) == [], "it may be starting"
+    set_status(folder, NOW, state="stopped", why="a loss became nan")
+    assert texts(folder) == [f"remuda resume {folder} --rounds 10"]
+
+
+def test_the_command_reports_unexpected_content(tmp_path):
+    folder = make_record(tmp_path / "run")
+    path = folder / "config.toml"
+    path.write_text(path.read_text().replace("[run]", "[run]\nlost = 3"))
+    with pytest.raises(UserError, match=r"run cannot be shown, .* not iterable"):
+        write_report(folder)
 
 
 # Members

@@ -53,7 +53,9 @@ def test_the_last_page_of_a_run_knows_that_it_ended(tiny, tmp_path):
     folder = remuda.run(make(tiny, rounds=2), tmp_path / "run")
     text = (folder / "index.html").read_text()
     assert '"state":{"state":"finished"' in text
-    assert written_payload(folder)["commands"][0]["text"].startswith("remuda resume")
+    found = written_payload(folder)
+    assert found["commands"][0]["text"].startswith("remuda resume")
+    assert [(rank["state"], rank["round"]) for rank in found["ranks"]] == [("finished", 2)]
 
 
 def test_a_server_follows_a_run_that_trains(tiny, tmp_path, monkeypatch, empty_pages):

@@ -17,20 +17,22 @@
     return parts.map(([low, high]) => (low === high ? `${low}` : `${low}–${high}`)).join(", ");
   }
 
-  function contact(rank) {
+  function contact(rank, isRunning) {
     const text = rank.contact || "";
-    return isBad(rank) ? { text: `⚠ ${text}`, mark: "bad" } : text;
+    if (isBad(rank)) return { text: `⚠ ${text}`, mark: "bad" };
+    return isRunning ? text : ""; // no rank of a run that has ended is on time
   }
 
   function table(run) {
+    const isRunning = run.state.state === "running";
     const columns = [
       ["rank", (rank) => rank.rank],
       ["host", (rank) => ({ text: rank.host || "", note: rank.pid ? `process ${rank.pid}` : "" })],
       ["members", (rank) => ranges(rank.members)],
       ["state", (rank) => ({ text: rank.state || "", note: rank.remark || "" })],
       ["round", (rank) => rank.round],
-      ["heartbeat", contact],
-      ["silent", (rank) => isNumber(rank.silent)
+      ["heartbeat", (rank) => contact(rank, isRunning)],
+      ["silent", (rank) => isRunning && isNumber(rank.silent)
         && { text: duration(rank.silent), value: rank.silent }],
       ["members per second", (rank) => (isNumber(rank.speed) ? rank.speed : null)],
       ["memory used", (rank) => isNumber(rank.used)
