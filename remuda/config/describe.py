@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from remuda.config.references import PARTS
 from remuda.system import choices, parts
@@ -71,7 +71,7 @@ def settings(cls: type) -> list[Setting]:
     comments: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         comments |= {key: text for key, text in _comments(base).items() if text}
-    types = get_type_hints(cls)
+    types = parts.types(cls)
     return [
         Setting(field.name, _type(types[field.name]), _default(field), comments.get(field.name, ""))
         for field in fields(cls)

@@ -25,7 +25,9 @@ def structure(section: str, cls: type, table: dict[str, Any], *, has_name: bool 
     known = [f.name for f in fields(cls) if f.init]
     check_known(table, ["name", *known] if has_name else known, f"key in [{section}]", section)
     try:
-        return _converter.structure(table, cls)
+        part = _converter.structure(table, cls)
+        # The record contains the defaults too, so they must have the right types.
+        return _converter.structure(_converter.unstructure(part), cls)
     except ClassValidationError as group:
         raise UserError(_first_complaint(group, section)) from None
 
@@ -56,7 +58,9 @@ def _first_complaint(error: BaseException, path: str) -> str:
         return str(error)
     if isinstance(error, BaseExceptionGroup):
         return _first_complaint(error.exceptions[0], path)
-    return f"{path}: {error}"
+    if isinstance(error, KeyError):
+        return f"{path} has no default: set it"
+    return f"{path}: {' '.join(str(error).split())}"
 
 
 def _strict(kind: str, *types: type) -> Callable[[Any, Any], Any]:
@@ -78,8 +82,8 @@ def _literal(value: Any, wanted: Any) -> Any:
 def _number_or_word(value: Any, wanted: Any) -> Any:
     words = [word for part in get_args(wanted) for word in get_args(part)]
     if isinstance(value, bool) or not (isinstance(value, int) or value in words):
-        choices = " or ".join(map(repr, words))
-        raise ValueError(f"expected a whole number or {choices}, not {value!r}")
+        choices = " or ".join(["a whole number", *map(repr, words)])
+        raise ValueError(f"expected {choices}, not {value!r}")
     return value
 
 

@@ -14,7 +14,7 @@ import traceback
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from remuda.errors import UserError
 from remuda.system.text import suggestion
@@ -187,6 +187,18 @@ def check_kind(name: str, part: Any, base: type | None, of_class: bool) -> None:
             f"{unknown[0]} of {name} is not a setting: write @dataclass(frozen=True, kw_only=True) "
             "above the class"
         )
+    types(part)
+
+
+def types(cls: type) -> dict[str, Any]:
+    """Return the types of the fields of a user's class."""
+    try:
+        return get_type_hints(cls)
+    except Exception as error:
+        raise UserError(
+            f"cannot read the types of the settings of {cls.__name__} ({error}): import the names "
+            "of types at the top of the file, not under `if TYPE_CHECKING`"
+        ) from error
 
 
 def _explained(error: BaseException, what: str, path: Path | None) -> BaseException:

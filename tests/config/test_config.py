@@ -1,10 +1,11 @@
 import tomllib
+from dataclasses import dataclass
 
 import pytest
 
 from remuda import config, recipes
 from remuda.errors import UserError
-from remuda.networks import MLP
+from remuda.networks import MLP, NETWORKS
 from remuda.strategies import ClassParallel, Standalone
 
 
@@ -217,3 +218,32 @@ def test_a_size_is_a_number_or_a_pair():
     for text in ("[48]", "[1, 2, 3]", "[1.5, 2]", "true", "1.5", "big", "[a, b]"):
         with pytest.raises(UserError, match=r"data\.size: expected "):
             config.from_dict(config.override({}, [f"data.size={text}"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized(MLP):
+    """Networks with settings that remuda cannot write to a record."""
+
+    depth: int
+    width: int = "wide"  # type: ignore[assignment]
+    groups: int | None = None
+
+    def __post_init__(self):
+        if self.depth < 1:
+            raise ValueError("too\nflat")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "networks.depth has no default: set it"),
+        ({"depth": 2}, "networks.width: expected a whole number, not 'wide'"),
+        ({"depth": 2, "width": 3}, "networks.groups: expected a whole number, not None"),
+        ({"depth": 0, "width": 3, "groups": 1}, "networks: too flat"),
+    ],
+)
+def test_settings_of_users_networks_have_the_types_of_their_fields(monkeypatch, settings, sentence):
+    monkeypatch.setitem(NETWORKS, "sized", Sized)
+    with pytest.raises(UserError) as caught:
+        config.from_dict({"networks": {"name": "sized", **settings}})
+    assert str(caught.value) == sentence

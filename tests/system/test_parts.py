@@ -74,6 +74,11 @@ def test_a_file_is_imported_once_per_content(tmp_path):
             f"from {__name__} import Base\nclass Tiny(Base):\n    depth: int = 3",
             r"depth of .*Tiny is not a setting: write @dataclass\(frozen=True, kw_only=True\)",
         ),
+        (
+            f"from dataclasses import dataclass\nfrom {__name__} import Base\n"
+            "@dataclass(frozen=True)\nclass Tiny(Base):\n    depth: 'Depth' = 3",
+            r"types of the settings of Tiny \(name 'Depth' is not defined\): import the names",
+        ),
     ],
 )
 def test_bad_files_get_one_sentence(tmp_path, text, sentence):
