@@ -61,5 +61,10 @@ def _revision() -> str | None:
 
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    # Without this variable, "git status" locks the repository. If a run is killed at this moment,
+    # the lock stays, and git refuses to commit.
+    variables = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=10, env=variables
+    )
     return done.stdout.strip()
