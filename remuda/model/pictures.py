@@ -1,5 +1,6 @@
 """Draw samples: a grid of images, a scatter plot of points, or an animation of either."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from remuda.errors import UserError
 from remuda.model.captions import captioned
+from remuda.system import disk
 from remuda.system.text import count
 
 MARGIN = 3  # pixels between images
@@ -124,7 +126,6 @@ def plot_points(points: Tensor) -> Tensor:
 
 
 def _save(picture: Image.Image, path: Path, form: str, **settings: Any) -> None:
-    """Write a file atomically."""
-    temporary = path.with_name(f".{path.name}.new")
-    picture.save(temporary, format=form, **settings)
-    temporary.replace(path)
+    content = io.BytesIO()
+    picture.save(content, format=form, **settings)
+    disk.write_bytes(path, content.getvalue())
