@@ -38,10 +38,11 @@ def data_rank(config: RunConfig, communicator: Communicator) -> int:
     """
     ranks = data_ranks(config) or communicator.original_ranks
     if len(ranks) != communicator.num_ranks:
+        names = ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
         raise UserError(
-            f"the data of this run belong to ranks {', '.join(map(str, ranks))}, but this job has "
-            f"{count(communicator.num_ranks, 'rank')}: use --ranks {len(ranks)}, or divide the "
-            "data again with --members"
+            f"the data of this run belong to {names}, but this job has "
+            f"{count(communicator.num_ranks, 'rank')}: use --ranks {len(ranks)}, or resume the run "
+            "with --members to divide the data again"
         )
     return ranks[communicator.rank]
 
