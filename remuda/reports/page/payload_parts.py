@@ -79,20 +79,23 @@ def classes(run: Run) -> list[dict[str, Any]] | None:
 
 
 def sites(run: Run) -> list[dict[str, Any]] | None:
-    """Return a row per site with its newest scores, and the scores of which it has the worst."""
+    """Return a row per site with its newest scores, and the scores of which it has the worst.
+
+    If the scores use several splits, which have other numbers of images, a site has several rows.
+    """
     newest = {score.name: score for score in run.scores if score.sites}
     if not newest:
         return None
     last = max(score.round for score in newest.values())
-    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    rows: dict[tuple[int, str, int], dict[str, Any]] = {}
     for name, score in newest.items():
         if score.round < last:  # perhaps of sites that are lost
             continue
         values = [site["value"] for site in score.sites or []]
         lowest = worst(values, direction(name, score.better))
         for i, site in enumerate(score.sites or []):
-            row = {"rank": site["rank"], "host": site["host"], "images": site["images"]}
-            row = rows.setdefault((site["rank"], site["host"]), {**row, "scores": {}, "worst": []})
+            facts = {key: site[key] for key in ("rank", "host", "images")}
+            row = rows.setdefault(tuple(facts.values()), {**facts, "scores": {}, "worst": []})
             row["scores"][name] = site["value"]
             if i == lowest:
                 row["worst"].append(name)

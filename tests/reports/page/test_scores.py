@@ -175,3 +175,33 @@ def test_a_damaged_line_is_named(tmp_path, line, why):
     with pytest.raises(UserError, match=message):
         report.write(folder)
     assert not (folder / "index.html").exists()
+
+
+def test_a_site_has_a_row_for_each_of_its_splits(tmp_path):
+    folder = make_record(tmp_path / "run")
+    add_scores(
+        folder,
+        sites_line(2, "fid_60_train_lenet_pooled-3", [9.0] * 3, [200, 120, 80]),  # one is lost
+        sites_line(4, "fid_60_train_lenet_pooled-2", [7.0, 8.0], [200, 120]),
+        sites_line(4, "precision_60_train_lenet_sites-2", [0.5, None], [200, 120]),
+        sites_line(4, "fid_60_test_lenet_pooled-2", [6.0, 5.0], [50, 30]),
+    )
+    train, test = "fid_60_train_lenet_pooled-2", "fid_60_test_lenet_pooled-2"
+    precision = "precision_60_train_lenet_sites-2"
+    found = [(row["rank"], row["images"], row["worst"]) for row in payload_of(folder)["sites"]]
+    assert found == [(0, 200, []), (1, 120, [train]), (0, 50, [test]), (1, 30, [])]
+    scores = [row["scores"] for row in payload_of(folder)["sites"]]
+    assert scores == [
+        {train: 7.0, precision: 0.5},
+        {train: 8.0, precision: None},
+        {test: 6.0},
+        {test: 5.0},
+    ]
+
+
+def sites_line(t, name, values, images):
+    sites = [
+        {"rank": rank, "host": "node", "images": count, "value": value}
+        for rank, (value, count) in enumerate(zip(values, images, strict=True))
+    ]
+    return score_line(t, name, 1.0, sites=sites)
