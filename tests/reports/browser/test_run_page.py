@@ -200,3 +200,17 @@ def test_one_round_and_missing_numbers_are_drawn(visit):
     assert page.locator("#samples .damaged").inner_text() == "round-000001.png is damaged."
     assert page.locator("#training .readout").nth(0).inner_text() == "round 1:"
     assert "value 1.5" in page.locator("#training .readout").nth(1).inner_text()
+
+
+def test_ticks_of_an_axis_are_exact(visit):
+    page = drawn(visit, payloads.payload())
+
+    def ticks(name, *values):
+        script = "([name, values]) => Remuda.chartParts.ticks(values, Remuda.FORMATS[name])"
+        return page.evaluate(script, [name, values])
+
+    assert ticks("number", 0.1375, 0.14, None, 0.145) == ["0.1375", "0.14", "", "0.145"]
+    assert ticks("number", 0.5, 1, 1.5) == ["0.5", "1", "1.5"]
+    assert ticks("number", 1.0005, 1.001, 1.0015) == ["1.0005", "1.001", "1.0015"]
+    assert ticks("bytes", 1_012_500, 1_015_000) == ["1.0125 MB", "1.015 MB"]
+    assert ticks("seconds", 200, 300, 400) == ["3.33 min", "5 min", "6.67 min"]

@@ -54,13 +54,15 @@
     }));
   }
 
-  // Texts of an axis with as many digits as neighbouring ticks need to differ.
+  // Texts of an axis with as many digits as ticks need to be exact, such as 0.1375, or at least to
+  // differ: 200 seconds are 3.333... minutes.
   function ticks(splits, format) {
     const shown = splits.filter((value) => value !== null);
-    let digits = 3;
-    const isClear = () =>
-      new Set(shown.map((value) => format(value, digits))).size === shown.length;
-    while (digits < 8 && !isClear()) digits += 1;
+    const texts = (digits) => shown.map((value) => format(value, digits));
+    const isExact = (digits) => texts(digits).join() === texts(digits + 2).join();
+    const isClear = (digits) => new Set(texts(digits)).size === shown.length;
+    const choices = [3, 4, 5, 6, 7, 8].filter(isClear);
+    const digits = choices.find(isExact) ?? choices[0] ?? 8;
     return splits.map((value) => (value === null ? "" : format(value, digits)));
   }
 
@@ -168,5 +170,5 @@
     return parts.join(". ");
   }
 
-  Remuda.chartParts = { shape, data, options, summary };
+  Remuda.chartParts = { shape, data, options, summary, ticks };
 })();
