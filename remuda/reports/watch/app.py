@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -18,21 +19,30 @@ from remuda.reports.watch.library import PICTURE, Library, NotFound
 
 MAX_RUNS = 50  # in one comparison
 MAX_NAME = 200  # characters of a generation
-PICTURE_OF_RUN = re.compile(rf"(.+)/({PICTURE.pattern})")
+PICTURE_OF_RUN = re.compile(rf"(.+)/({PICTURE.pattern})", re.DOTALL)
+
+
+class _Any(PathConvertor):
+    """Any text; names of folders may contain line breaks, which ``path`` does not match."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("any", _Any())
 
 
 def make_app(library: Library) -> Starlette:
     """Return the application for a folder of runs, or for one run."""
     pages = _Pages(library)
     if library.is_run:
-        routes = [Route("/{path:path}", pages.single)]
+        routes = [Route("/{path:any}", pages.single)]
     else:
         routes = [
             Route("/", pages.index),
             Route("/data", pages.index),
             Route("/compare", pages.comparison),
             Route("/compare/data", pages.comparison),
-            Route("/run/{path:path}", pages.run),
+            Route("/run/{path:any}", pages.run),
         ]
     not_found = pages.not_found
     return Starlette(routes=routes, exception_handlers={404: not_found, NotFound: not_found})

@@ -57,6 +57,17 @@ def test_folders_may_be_called_like_those_of_a_run(client, runs):
     assert client.get("/run/many/samples/data/config.toml").status == 404
 
 
+def test_names_may_contain_line_breaks(client, runs):
+    add_grid(make_record(runs / "two\nlines"), 4)
+    assert "two\nlines" in {run["id"] for run in client.get("/data").json["runs"]}
+    page = client.get("/run/two%0Alines/")
+    assert page.status == 200
+    src = payload_in(page.body)["pictures"][0]["src"]
+    assert client.get(f"/run/two%0Alines/{src}").status == 200
+    assert client.get("/run/two%0Alines").headers["location"] == "two%0Alines/"
+    assert client.get("/run/one/samples/round-000004.png%0A").status == 404
+
+
 def test_a_client_receives_only_new_points(client, runs):
     first = client.get("/run/one/data")
     curves = first.json["curves"]
