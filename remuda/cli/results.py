@@ -221,18 +221,19 @@ def show_comparison(
         form = compare.format_of(out) if out else "text"
     comparison = compare.compare(runs, t)
     table = comparison.render(form)
+    if out is not None:
+        try:
+            out.write_text(table, encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"cannot write {out} ({error.strerror}): choose another file with --out"
+            ) from None
     if form == "csv":  # a CSV file cannot contain the notes
         typer.echo("\n".join(comparison.notes), err=True)
     if out is None:
         typer.echo(table, nl=False)
-        return
-    try:
-        out.write_text(table, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"cannot write {out} ({error.strerror}): choose another file with --out"
-        ) from None
-    say(str(out))
+    else:
+        say(str(out))
 
 
 @app.command("report")

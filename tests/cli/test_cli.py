@@ -371,6 +371,7 @@ def bad(tmp_path) -> dict[tuple, str]:
         ("train", "class-parallel-digits", "--no-such-flag"): "no such option: --no-such-flag",
         (*digits, "--rounds", "many"): "invalid value for '--rounds'",
         ("compare", run, "--format", "pdf"): "choose from text, csv, markdown, latex",
+        ("compare", run, "--out", flat / "x.csv"): "choose another file with --out",
     }
 
 

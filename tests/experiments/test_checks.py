@@ -255,6 +255,8 @@ def test_the_command_prints_a_line_per_check(monkeypatch, capsys):
 
 
 def test_what_cannot_be_checked():
-    with pytest.raises(UserError, match="nonsense is unknown"):
+    with pytest.raises(
+        UserError, match=r"no networks, strategy, loss or data set is called .nonsense"
+    ):
         check("nonsense")
     assert issubclass(MLP, NETWORKS["mlp"]) and issubclass(Pairs, Strategy)

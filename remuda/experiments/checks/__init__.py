@@ -51,4 +51,7 @@ def _find(name: str) -> Any:
             problems.append(error)
     if problems:
         raise problems[0]
-    raise UserError(f"{name} is unknown: use a name that `remuda list` shows")
+    raise UserError(
+        f"no networks, strategy, loss or data set is called {name!r}: remuda list shows their "
+        "names, and remuda check takes no scores and engines"
+    )
