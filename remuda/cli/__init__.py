@@ -51,6 +51,7 @@ def main() -> None:
     # Ranks handle these signals once they are connected. A signal that arrives earlier simply ends
     # the rank, and the launcher tells the user. An exception here would make MPI abort.
     start_command()
+    _open_closed_streams()
     stop = _Stop()
     atexit.register(gc.freeze)  # or Python searches PyTorch's objects for cycles: up to a second
     if rank_from_environment().num_ranks == 1:
@@ -79,6 +80,17 @@ def main() -> None:
             raise
         _print_error(f"remuda: {explain(error)}")
         sys.exit(exit_status(error))
+
+
+def _open_closed_streams() -> None:
+    """Replace closed standard streams, or the next file would get the number of one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: PTH123, SIM115
 
 
 class _Stop:

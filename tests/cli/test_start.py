@@ -125,3 +125,18 @@ def test_ctrl_c_while_starting_prints_no_traceback(tmp_path, delay):
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and "Traceback" not in errors
     assert errors.startswith("stopped"), errors
+
+
+@pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-"])
+def test_standard_streams_may_be_closed(streams, tmp_path):
+    """As in some services and cron jobs; files must not receive the numbers of these streams."""
+    out = tmp_path / "x.txt"
+    code = (
+        "import sys; sys.argv = ['remuda', '--version']\n"
+        "from remuda.cli import main\n"
+        "try:\n    main()\n"
+        f"finally:\n    file = open({str(out)!r}, 'w'); file.write(str(file.fileno() > 2))\n"
+    )
+    words = ["sh", "-c", f'exec "$0" -c "$1" {streams}', sys.executable, code]
+    assert subprocess.run(words, timeout=60, check=False).returncode == 0
+    assert out.read_text() == "True"
