@@ -11,6 +11,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from remuda.errors import UserError, explain
 from remuda.reports.page import html
@@ -31,21 +32,25 @@ class _Any(PathConvertor):
 register_url_convertor("any", _Any())
 
 
-def make_app(library: Library) -> Starlette:
-    """Return the application for a folder of runs, or for one run."""
+def make_app(library: Library) -> ASGIApp:
+    """Return the application for a folder of runs, or for one run; a folder may become a run."""
     pages = _Pages(library)
-    if library.is_run:
-        routes = [Route("/{path:any}", pages.single)]
-    else:
-        routes = [
-            Route("/", pages.index),
-            Route("/data", pages.index),
-            Route("/compare", pages.comparison),
-            Route("/compare/data", pages.comparison),
-            Route("/run/{path:any}", pages.run),
-        ]
-    not_found = pages.not_found
-    return Starlette(routes=routes, exception_handlers={404: not_found, NotFound: not_found})
+    handlers: Any = {404: pages.not_found, NotFound: pages.not_found}
+    routes = [
+        Route("/", pages.index),
+        Route("/data", pages.index),
+        Route("/compare", pages.comparison),
+        Route("/compare/data", pages.comparison),
+        Route("/run/{path:any}", pages.run),
+    ]
+    folder = Starlette(routes=routes, exception_handlers=handlers)
+    routes = [Route("/{path:any}", pages.single)]
+    run = Starlette(routes=routes, exception_handlers=handlers)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await (run if library.is_run else folder)(scope, receive, send)
+
+    return app
 
 
 class _Pages:

@@ -107,6 +107,9 @@ class Library:
 
     def _index_payload(self) -> dict[str, Any]:
         found = index.payload(self.folder, self._cache, self._address)
+        if not found["runs"] and index.is_run(self.folder):  # it was empty when the server started
+            self.is_run = True
+            raise UserError(f"{self.folder} has become a run: load the page again")
         inside = [one for one in found["runs"] if self.is_inside(self.folder / one["id"])]
         return {**found, "runs": inside}
 

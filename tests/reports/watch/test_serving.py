@@ -136,6 +136,15 @@ def test_one_run_is_its_own_index(runs):
         assert answer.status == 404 and b'<a href="/">The run</a>' in answer.body
 
 
+def test_an_empty_folder_may_become_a_run(tmp_path):
+    with serving(tmp_path) as client:
+        assert client.get("/data").json["runs"] == []
+        make_record(tmp_path)
+        assert "has become a run: load the page again" in client.get("/data").json["error"]
+        assert payload_in(client.get("/").body)["state"]["reached"] == 4
+        assert client.get("/data").json["strategy"] == "class-parallel"
+
+
 def test_damaged_files_are_named_until_they_are_repaired(client, runs):
     path = runs / "one" / "rounds.jsonl"
     good = path.read_text()
