@@ -157,9 +157,11 @@ class SharingSettings(Strategy, ABC):
         for family in self.families:
             for member in family:
                 if not 0 <= member < size:
+                    needed = 1 + max(chain.from_iterable(self.families))
                     raise UserError(
                         f"strategy.families names member {member}, but this run has members 0 to "
-                        f"{size - 1}: remove {member} from strategy.families"
+                        f"{size - 1}: use --members {needed} or, in a new run, remove {member} "
+                        "from strategy.families"
                     )
                 first[member] = min(family)
         return first

@@ -85,6 +85,15 @@ def test_a_new_class_needs_a_place_in_families_that_the_user_gave(tiny, tmp_path
     assert Record.open(folder).config.strategy.families == ((0, 2, 4), (5,))
 
 
+def test_a_resume_with_too_few_members_for_its_families_tells_their_number(tiny, tmp_path):
+    """Without the families, the resume would fail as well."""
+    tiny["strategy"] |= FOUND | {"num_families": 0, "families": [[0, 2], [1, 3]]}
+    folder = remuda.run(make(tiny, rounds=1, members=4), tmp_path / "run")
+    with pytest.raises(UserError, match=r"members 0 to 1: use --members 4 or, in a new run,"):
+        remuda.resume(folder, rounds=2, members=2)
+    remuda.resume(folder, rounds=2, members=4)
+
+
 @pytest.mark.parametrize(
     "settings, words",
     [
