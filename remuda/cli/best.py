@@ -31,7 +31,7 @@ class BestScore:
     def _find(self) -> str:
         try:
             reader = Reader.open(self.folder)
-            scores = reader.scores()
+            scores = reader.training_scores()
             name = reader.chosen_score
         except (OSError, UserError):  # written at this moment, or damaged: status reports it
             return self._text

@@ -108,7 +108,7 @@ def _has_ended(folder: Path, config: RunConfig) -> bool:
     seconds = sum(line["seconds"] for line in reader.rounds() if line["round"] <= reached)
     # config.toml has the whole name of the score.
     run = asdict(config.run) | {"keep_best": reader.chosen_score}
-    return ending(run, reader.scores(), reached, seconds) is not None
+    return ending(run, reader.training_scores(), reached, seconds) is not None
 
 
 def _lacks_scores(folder: Path, config: RunConfig) -> bool:

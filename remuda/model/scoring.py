@@ -16,6 +16,7 @@ from remuda.model.loading import load
 from remuda.model.model import Model
 from remuda.model.sources import find_origin, without_origin
 from remuda.record import Record
+from remuda.record.scores import TRAINING_SEED
 from remuda.reports import page as report
 from remuda.scores.base import Value
 from remuda.scores.config import ScoreConfig
@@ -181,12 +182,12 @@ def score_round(
     interruptible = model.communicator.interruptible
     try:
         with interruptible():
-            images, labels = _draw(model, samples, 0, evaluator.num_labels)
+            images, labels = _draw(model, samples, TRAINING_SEED, evaluator.num_labels)
     except RanksLost:  # the remaining ranks score the round later
         raise
     except UserError as error:
         return notify(_no_scores(model.round, error))
-    evaluate = partial(evaluator.score, images, labels, 0)
+    evaluate = partial(evaluator.score, images, labels, TRAINING_SEED)
     task = partial(_record_scores, record, model.round, evaluate, notify)
     if later is None:
         task(interruptible())

@@ -16,7 +16,7 @@ from remuda.record.facts import DataFacts, parse_facts
 from remuda.record.files import Line, damaged, is_number, is_whole, require
 from remuda.record.manifests import Checkpoint
 from remuda.record.rounds import parse_round
-from remuda.record.scores import Score, parse_score
+from remuda.record.scores import TRAINING_SEED, Score, parse_score
 from remuda.record.trackers import Tracked, parse_trackers
 
 FAILURES = "failures.jsonl"
@@ -137,6 +137,18 @@ class Reader:
             found[score.round, score.name] = score
         return sorted(found.values(), key=lambda score: score.round)
 
+    def training_scores(self) -> list[Score]:
+        """Return the scores by which training chooses its best round, in the order of the rounds.
+
+        Scores of the same rounds that users have computed later do not count: they may use other
+        samples or other data.
+        """
+        found: dict[tuple[int, str], Score] = {}
+        for score in files.read_lines(self.folder / "scores.jsonl", parse_score):
+            if score.seed == TRAINING_SEED:
+                found.setdefault((score.round, score.name), score)
+        return sorted(found.values(), key=lambda score: score.round)
+
     def has_scores(self, t: int) -> bool:
         """Return whether round t has been scored."""
         return any(score.round == t for score in self.scores())
@@ -148,13 +160,13 @@ class Reader:
 
     def best(self) -> Score | None:
         """Return the score of the best round whose checkpoint is saved, or None."""
-        return endings.best(self.scores(), self.chosen_score, self._saved_rounds())
+        return endings.best(self.training_scores(), self.chosen_score, self._saved_rounds())
 
     def protected_rounds(self) -> set[int]:
         """Return the rounds whose checkpoints must stay, because they may be the best."""
         if not self.chosen_score:
             return set()
-        return endings.protected(self.scores(), self.chosen_score, self._saved_rounds())
+        return endings.protected(self.training_scores(), self.chosen_score, self._saved_rounds())
 
     def _saved_rounds(self) -> set[int]:
         return {checkpoint.round for checkpoint in self.checkpoints()}

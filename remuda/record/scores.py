@@ -6,6 +6,8 @@ from typing import Any
 from remuda.record.files import Line
 from remuda.record.rounds import is_metric
 
+TRAINING_SEED = 0  # of the samples that are scored during training
+
 
 @dataclass(frozen=True, kw_only=True)
 class Score:

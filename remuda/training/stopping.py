@@ -35,12 +35,12 @@ class Stopping:
         if t >= run.rounds:
             return None
         if run.patience and has_news:
-            scores = self.record.scores()
+            scores = self.record.training_scores()
             # Wait for a score only if it may end the run. So the last round does not depend on the
             # time that scoring takes.
             if num_stale(scores, run.keep_best, t) + 1 >= run.patience:
                 self.scoring.wait()
-                scores = self.record.scores()
+                scores = self.record.training_scores()
         return ending(asdict(run), scores, t, self.seconds)
 
 

@@ -153,3 +153,21 @@ def test_a_damaged_file_is_named_with_cause_and_remedy(folder, name, content, me
 def test_other_folders_raise(tmp_path):
     with pytest.raises(UserError, match=r"is not a run of remuda, because it has no config\.toml"):
         Reader.open(tmp_path)
+
+
+def test_the_best_round_does_not_depend_on_later_scores(folder, monkeypatch):
+    """A later score may use other samples or data, but its name can be the same."""
+    name = "fid_10k_train_lenet"
+    settings = (folder / "config.toml").read_text()
+    assert "[run]\n" in settings
+    settings = settings.replace("[run]\n", f'[run]\nkeep_best = "{name}"\n')
+    (folder / "config.toml").write_text(settings)
+    values = {1: 6.0, 2: 5.0, 3: 7.0}
+    add_scores(folder, *(score_line(t, name, value, seed=0) for t, value in values.items()))
+    other = score_line(3, name, 1.0, seed=0, reference_digest="other")
+    add_scores(folder, other, *(score_line(t, name, 9.0 - t, seed=1) for t in (2, 4)))
+    reader = Reader.open(folder)
+    assert {score.round: score.value for score in reader.training_scores()} == values
+    assert [score.value for score in reader.scores()] == [6.0, 7.0, 1.0, 5.0]
+    monkeypatch.setattr(reader, "_saved_rounds", lambda: set(values))
+    assert reader.protected_rounds() == {2} and reader.best().value == 5.0

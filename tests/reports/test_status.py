@@ -87,7 +87,7 @@ def test_speed_time_left_and_losses(folder):
 
 def test_the_last_scores(folder):
     scores = [(2, "fid", 9.0), (4, "fid", 7.25), (4, "kid", 0.01), (4, "fid", 7.125)]
-    write_lines(folder / "scores.jsonl", *(score_line(*score) for score in scores))
+    write_lines(folder / "scores.jsonl", *(score_line(*score, seed=0) for score in scores))
     assert shown(folder)[2] == "scores of round 4: fid 7.125, kid 0.01"
 
 
@@ -95,7 +95,7 @@ def test_the_best_checkpoint(folder):
     values = {"run": {"rounds": 100, "keep_best": "fid"}, "scores": {"every": 2}}
     (folder / "config.toml").write_text(config.to_toml(config.from_dict(values)))
     scores = [(2, "fid", 7.0), (4, "fid", 9.0)]
-    write_lines(folder / "scores.jsonl", *(score_line(*score) for score in scores))
+    write_lines(folder / "scores.jsonl", *(score_line(*score, seed=0) for score in scores))
     assert shown(folder)[3:] == [], "it has no checkpoint"
     save(folder / "checkpoints", 2, Leaves({"x": torch.zeros(3, 2)}, {}), 3, range(3))
     assert shown(folder)[3] == "best checkpoint: round 2, fid 7"

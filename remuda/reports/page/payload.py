@@ -111,7 +111,7 @@ def _scores(run: Run) -> list[dict[str, Any]]:
     rows = []
     for scores in by_name.values():
         chosen = evenly(scores, max(2, MAX_SCORES // len(by_name)))
-        best = next((score for score in scores if score == run.best), None)
+        best = next((score for score in scores if _is_best(score, run)), None)
         if best is not None and best not in chosen:
             chosen = sorted([*chosen, best], key=lambda score: score.round)
         for score in chosen:
@@ -121,6 +121,11 @@ def _scores(run: Run) -> list[dict[str, Any]]:
             row["sites"] = None  # they have their own table
             rows.append(row if score is scores[-1] else {**row, "classes": None})
     return sorted(rows, key=lambda row: row["round"])
+
+
+def _is_best(score: Score, run: Run) -> bool:
+    """Return whether this is the score of the best checkpoint, perhaps scored again."""
+    return run.best is not None and (score.round, score.name) == (run.best.round, run.best.name)
 
 
 def clean(value: Any) -> Any:

@@ -7,6 +7,7 @@ from inspect import signature
 import pytest
 
 from remuda.errors import UserError
+from remuda.record import Reader
 from remuda.record.scores import Score
 from remuda.reports import page as report
 from remuda.reports.page.payload import MAX_SCORES
@@ -205,3 +206,15 @@ def sites_line(t, name, values, images):
         for rank, (value, count) in enumerate(zip(values, images, strict=True))
     ]
     return score_line(t, name, 1.0, sites=sites)
+
+
+def test_the_best_round_is_marked_after_it_was_scored_again(tmp_path, monkeypatch):
+    folder = make_record(tmp_path / "run")
+    settings = (folder / "config.toml").read_text()
+    settings = settings.replace("[run]\n", f'[run]\nkeep_best = "{FID}"\n')
+    (folder / "config.toml").write_text(settings)
+    monkeypatch.setattr(Reader, "_saved_rounds", lambda self: {2, 4})
+    add_scores(folder, score_line(2, FID, 5.0, seed=0), score_line(4, FID, 6.0, seed=0))
+    add_scores(folder, score_line(2, FID, 7.0, seed=1))
+    found = [(score["value"], score["best"]) for score in payload_of(folder)["scores"]]
+    assert found == [(7.0, True), (6.0, False)]
