@@ -68,7 +68,10 @@ def _converted(traced: Traced) -> Any:
             warnings.simplefilter("ignore")
             program = torch.onnx.export(traced.program, (), dynamo=True, verbose=False)
     except Exception as error:  # an operator without a counterpart, among others
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        first: BaseException = error
+        while first.__cause__ is not None:  # the later errors only say in which step it occurred
+            first = first.__cause__
+        reason = next(iter(str(first).strip().splitlines()), type(first).__name__)
         raise UserError(
             f"the generator cannot be written as ONNX ({reason[:200]}): use --to safetensors"
         ) from error

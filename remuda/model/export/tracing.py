@@ -130,5 +130,5 @@ def _explained(build: Callable[[], ExportedProgram], network: nn.Module) -> Expo
         raise UserError(
             f"the generator {type(network).__name__} cannot be traced for any number of images "
             f"({reason[:200]}): use only operations on tensors whose result does not depend on "
-            "the number of images in Python"
+            "the number of images in Python, and x.shape[0] instead of len(x)"
         ) from error

@@ -195,6 +195,20 @@ class Batches(Layers):
         return images if len(noise) < 100 else -images
 
 
+class Counted(Layers):
+    """A generator that asks for a number of Python."""
+
+    def forward(self, noise, labels):
+        return super().forward(noise, labels).reshape(len(noise), 1, 8, 8)
+
+
+class Exponential(Layers):
+    """A generator with an operator that ONNX lacks."""
+
+    def forward(self, noise, labels):
+        return torch.matrix_exp(super().forward(noise, labels) / 100) / 2
+
+
 class Random(Layers):
     """A generator with random numbers in evaluation mode."""
 
@@ -213,16 +227,24 @@ def test_generators_of_users_need_none_of_our_classes(to, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("generator", "message"),
-    [(Batches, "Batches cannot be traced"), (Random, "differs from the trained one")],
+    ("generator", "to", "message"),
+    [
+        (Batches, "safetensors", "Batches cannot be traced"),
+        (Counted, "torch", r"Counted cannot be traced .*x\.shape\[0\] instead of len\(x\)"),
+        (Exponential, "onnx", r"as ONNX \(No ONNX function .*matrix_exp.*: use --to safetensors"),
+        (Random, "safetensors", "differs from the trained one"),
+    ],
 )
-def test_generators_that_cannot_be_exported_are_refused(generator, message, tmp_path, monkeypatch):
+def test_generators_that_cannot_be_exported_are_refused(
+    generator, to, message, tmp_path, monkeypatch
+):
     # Training would refuse random generators earlier.
     monkeypatch.setattr(definition, "check_networks", lambda *_, **options: None)
     model = new_model(custom(generator), shape=(1, 8, 8))
-    with pytest.raises(UserError, match=message):
-        written(tmp_path, model, "safetensors")
-    assert not (tmp_path / "run-safetensors/export-safetensors").exists()
+    with pytest.raises(UserError, match=message) as caught:
+        written(tmp_path, model, to)
+    assert str(caught.value).isprintable()
+    assert not (tmp_path / f"run-{to}/export-{to}").exists()
 
 
 def test_a_model_that_its_runtime_refuses_is_reported(tmp_path, monkeypatch):
