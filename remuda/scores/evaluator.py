@@ -159,7 +159,7 @@ class Evaluator:
     def _measure(self, kind: Kind, subject: Subject, answer: Answer | None) -> Measured:
         """Compare with the reference, or combine the measures of all sites."""
         if self.sites is None or answer is None or kind.pools:
-            return kind.measure(subject, self.reference, self.held_out)
+            return kind.compute(subject, self.reference, self.held_out)
         return self.sites.combine(kind, answer)
 
     def _select_kinds(self, has_labels: bool) -> dict[str, Kind]:

@@ -70,7 +70,7 @@ class Floors:
 
     def _measure(self, name: str, kind: Kind, subject: Subject, path: Path) -> dict[str, float]:
         try:
-            measured = kind.measure(subject, self.reference, self.held_out)
+            measured = kind.compute(subject, self.reference, self.held_out)
         except UserError as error:
             self.notify(f"{name} has no floor: {error}")
             return {}

@@ -95,6 +95,34 @@ class Kind:
     # For kinds of users: whether "lower" or "higher" values are better; ours are in directions.py.
     better: Literal["", "lower", "higher"] = ""
 
+    def compute(
+        self, subject: Subject, reference: Reference, held_out: Reference | None
+    ) -> Measured:
+        """Return the measures; explain mistakes in users' functions."""
+        if getattr(self.measure, "__module__", "").startswith("remuda."):
+            return self.measure(subject, reference, held_out)
+        try:
+            measured = self.measure(subject, reference, held_out)
+            problem = self._mistake(measured)
+        except UserError:
+            raise
+        except Exception as error:
+            problem = f"its function raises {type(error).__name__}: {error}"
+        if problem:
+            raise UserError(f"{problem}: correct the score")
+        return measured
+
+    def _mistake(self, measured: object) -> str:
+        """Say what is wrong with the result of a user's function; an empty text if nothing is."""
+        if not isinstance(measured, dict) or not measured:
+            return "its function must return a dict of remuda.scores.Measure by name"
+        for name, measure in measured.items():
+            if self.parts and name not in self.parts:
+                return f"its function returns {name!r}, which its parts do not list"
+            if not isinstance(measure, Measure) or not isinstance(measure.value, float | int):
+                return f"{name!r} is not a Measure of a float"
+        return ""
+
 
 def _fid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
     gaussian = Gaussian.of(_features(subject).values)

@@ -207,7 +207,7 @@ class Sites:
             measures: dict[str, Any] = {}
             for name in names:
                 try:
-                    measured = KINDS[name].measure(subject, reference, held_out)
+                    measured = KINDS[name].compute(subject, reference, held_out)
                 except UserError as error:
                     measures[name] = str(error)
                     continue
