@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from remuda.errors import UserError, is_user_error
+from remuda.gan.losses import Loss
 from remuda.networks import Networks
 from remuda.networks.inspection import Watch, check_layers
 from remuda.networks.streams import with_keys
@@ -62,6 +63,30 @@ def check_networks(
     _check_judgements(outputs, num_classes if networks.auxiliary else 0)
     if has_penalties:
         _check_second_derivatives(discriminator, images, labels)
+
+
+def check_loss(loss: Loss, real_target: float) -> None:
+    """Raise a UserError unless both functions of a loss return a number that can be minimised."""
+    real, fake = (torch.tensor(values, requires_grad=True) for values in ([0.5, 1.0], [0.25, -1.0]))
+    of_generator = (fake, real) if loss.pairs else (fake,)
+    for role, inputs in zip(ROLES, (of_generator, (real, fake, real_target)), strict=True):
+        what = f"strategy.loss cannot be used, because its function for the {role}"
+        try:
+            with torch.enable_grad():
+                value = getattr(loss, role)(*inputs)
+        except Exception as error:
+            if is_user_error(error):
+                raise
+            message = " ".join(str(error).split())
+            raise UserError(
+                f"{what} raises {type(error).__name__}: {message}: correct it"
+            ) from error
+        is_number = isinstance(value, Tensor) and value.shape == () and value.requires_grad
+        if not is_number or not value.isfinite():
+            raise UserError(
+                f"{what} must return a finite tensor without axes that depends on its arguments: "
+                "end it with .mean()"
+            )
 
 
 def _checked_outputs(network: nn.Module, role: str, *inputs: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import nn
 
 from remuda.gan import players
 from remuda.gan.augment import Augmented
-from remuda.gan.checks import ROLES, build, check_networks
+from remuda.gan.checks import ROLES, build, check_loss, check_networks
 from remuda.gan.lipschitz import SpectralNorm
 from remuda.gan.losses import Loss
 from remuda.gan.objective import Objective
@@ -61,6 +61,7 @@ class Definition(ABC):
             r2=self.r2,
             penalty_every=self.penalty_every,
         )
+        check_loss(self.loss, self.real_target)
         self.generator, self.discriminator = self.build_networks(0, is_checked=True)
         self.sampler = copy.deepcopy(self.generator).eval()
         self.joint = for_batches(self.discriminator, 2)

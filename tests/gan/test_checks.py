@@ -11,6 +11,7 @@ from torch.nn.utils import parametrizations
 
 from remuda.engines import Stacked
 from remuda.errors import UserError
+from remuda.gan import LOSSES
 from remuda.networks import RandomStream, wrap
 from remuda.networks.base import Networks
 from remuda.strategies import STRATEGIES
@@ -262,6 +263,24 @@ def test_layers_that_are_refused(layer):
 
 def prepare(networks, strategy="md-gan", **settings):
     return STRATEGIES[strategy](**settings).prepare(networks, SHAPE, 3, seed=0).gan
+
+
+@pytest.mark.parametrize(
+    ("role", "function", "sentence"),
+    [
+        ("discriminator", lambda real, fake, _: fake - real, "must return a finite tensor without"),
+        ("discriminator", lambda real, fake: real.mean(), r"discriminator raises TypeError: .*"),
+        ("discriminator", lambda *_: 3.0, r"depends on its arguments: end it with \.mean\(\)"),
+        ("generator", lambda fake: fake.detach().mean(), "for the generator must return a finite"),
+        ("generator", lambda fake: (fake / 0).mean(), "for the generator must return a finite"),
+        ("generator", lambda fake: fake.nope(), "raises AttributeError.*: correct it"),
+    ],
+)
+def test_losses_that_are_refused(monkeypatch, role, function, sentence):
+    monkeypatch.setitem(LOSSES, "mine", LOSSES["hinge"]._replace(**{role: function}))
+    with pytest.raises(UserError, match=sentence) as caught:
+        prepare(with_layer(nn.Identity)(), loss="mine")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("setting", [{"lipschitz": "penalty"}, {"r1": 1.0}, {"r2": 1.0}])
