@@ -9,6 +9,9 @@ from collections.abc import Mapping
 
 from torch import nn
 
+from remuda.errors import UserError
+from remuda.system.text import suggestion
+
 GROUPS = ("input", "body", "normalisation", "head")
 
 
@@ -32,7 +35,18 @@ def tensor_groups(network: nn.Module) -> dict[str, str]:
     }
     tensors = (*network.named_parameters(), *network.named_buffers())
     names = [name for name, tensor in tensors if tensor.is_floating_point()]
+    _check(type(network).__name__, prefixes | layers)
     return {name: _longest(name, layers) or _longest(name, prefixes) or "body" for name in names}
+
+
+def _check(network: str, groups: Mapping[str, str]) -> None:
+    """Raise a UserError if a layer is in a group that does not exist."""
+    for layer, group in groups.items():
+        if group not in GROUPS:
+            raise UserError(
+                f"the layers {layer} of {network} are in the unknown group {group!r}: "
+                f"{suggestion(str(group), GROUPS)}"
+            )
 
 
 def _longest(name: str, groups: Mapping[str, str]) -> str | None:

@@ -3,6 +3,7 @@
 import pytest
 from torch import nn
 
+from remuda.errors import UserError
 from remuda.gan.augment import Augmented
 from remuda.gan.lipschitz import SpectralNorm
 from remuda.networks import NETWORKS, ResNet
@@ -83,3 +84,10 @@ def test_a_network_without_a_declaration_has_a_body_and_normalisation():
         "1.running_mean": "normalisation",
         "1.running_var": "normalisation",
     }
+
+
+def test_unknown_groups_are_refused():
+    network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    network.layer_groups = {"0": "inputs", "1": "head"}
+    with pytest.raises(UserError, match=r"layers 0 of Sequential .* 'inputs': did you mean input"):
+        tensor_groups(network)
