@@ -8,6 +8,7 @@ from torch import Tensor
 
 from remuda.config import RunConfig
 from remuda.experiments.checks.outcome import Promise
+from remuda.strategies import Strategy
 from remuda.tensors import random, trees
 from remuda.training.assemble import assemble, pytorch_settings
 from remuda.training.herd import Herd
@@ -114,8 +115,9 @@ class Trial:
         key = torch.tensor(random.key(self.config.run.seed, "check"))
         noise = random.normal(key, (NUM_SAMPLES, context.gan.networks.latent))
         labels = torch.arange(NUM_SAMPLES) % max(1, herd.num_labels)
-        return herd.strategy.generate(
-            context, herd.engine, self.after, noise[indices], labels[indices]
+        # A run draws its samples in the same way, even if a user's strategy overrides ``generate``.
+        return Strategy.generate(
+            herd.strategy, context, herd.engine, self.after, noise[indices], labels[indices]
         )
 
     def samples(self) -> str:
