@@ -76,10 +76,18 @@ def main() -> None:
             stop.ignore()
             _print_error("stopped", style=None)
             sys.exit(exit_status(KeyboardInterrupt()))
-        if os.environ.get("REMUDA_TRACEBACK") or not is_user_error(error):
+        known = _blamed(error)
+        if os.environ.get("REMUDA_TRACEBACK") or not is_user_error(known):
             raise
-        _print_error(f"remuda: {explain(error)}")
-        sys.exit(exit_status(error))
+        _print_error(f"remuda: {explain(known)}")
+        sys.exit(exit_status(known))
+
+
+def _blamed(error: BaseException) -> BaseException:
+    """Return a UserError if a user's own part caused the error, otherwise the error itself."""
+    from remuda.system import parts
+
+    return parts.blamed(error)
 
 
 def _open_closed_streams() -> None:

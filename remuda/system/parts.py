@@ -14,9 +14,9 @@ import traceback
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_origin, get_type_hints
 
-from remuda.errors import UserError
+from remuda.errors import UserError, is_user_error
 from remuda.system.text import suggestion
 
 _REFERENCE = re.compile(r"(?P<place>[^\0]+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
@@ -187,7 +187,18 @@ def check_kind(name: str, part: Any, base: type | None, of_class: bool) -> None:
             f"{unknown[0]} of {name} is not a setting: write @dataclass(frozen=True, kw_only=True) "
             "above the class"
         )
-    types(part)
+    if missing := _missing(part):
+        raise UserError(
+            f"{name} has no {missing[0]}, which every subclass of {full} needs: define it in the "
+            "class"
+        )
+
+
+def _missing(cls: type) -> list[str]:
+    """Return the methods and class variables that a base class requires, but this class lacks."""
+    required = [key for key, kind in types(cls).items() if get_origin(kind) is ClassVar]
+    lacking = [key for key in required if not hasattr(cls, key)]
+    return sorted(getattr(cls, "__abstractmethods__", ())) + lacking
 
 
 def types(cls: type) -> dict[str, Any]:
@@ -217,6 +228,26 @@ def _explained(error: BaseException, what: str, path: Path | None) -> BaseExcept
     where = f", line {lines[-1]}" if lines and lines[-1] else ""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     return UserError(f"cannot import {what}{where} ({text}): correct the code")
+
+
+def blamed(error: BaseException) -> BaseException:
+    """Return a UserError that names the line of a user's code in which an error occurred.
+
+    Return the error itself if it is already explained, or if no line of a user's part was running.
+    """
+    if is_user_error(error):
+        return error
+    modules = [*_files.values(), *(sys.modules[name] for name in _modules if name in sys.modules)]
+    paths = {module.__file__ for module in modules}
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [frame for frame in frames if frame.filename in paths]
+    if not places:
+        return error
+    where = f"{places[-1].filename}, line {places[-1].lineno}"
+    message = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+    return UserError(
+        f"{where}, failed ({message}): correct the code; REMUDA_TRACEBACK=1 shows how it was called"
+    )
 
 
 def _full(path: Path) -> Path:

@@ -531,3 +531,23 @@ def test_settings_change_at_a_resume(own):
     assert result.returncode == 2 and "did you mean" in result.stderr
     result = call("resume", own, "--trust", "--rounds", 2, "--set", "data.name=folder:/nowhere")
     assert result.returncode == 2 and "/nowhere" in result.stderr
+
+
+LAZY = """
+from remuda.strategies import Standalone
+class Lazy(Standalone):
+    def round(self, context, engine, state, real, t):
+        return state.nothing
+"""
+
+
+@pytest.mark.parametrize(("variable", "status"), [("", 2), ("1", 1)])
+def test_an_error_in_users_code_is_one_sentence(tmp_path, variable, status):
+    """The message names the line; REMUDA_TRACEBACK shows how the code was called."""
+    (tmp_path / "mine.py").write_text(LAZY)
+    words = ["train", "standalone-digits", "--device", "cpu", "--set", "strategy.name=mine.py:Lazy"]
+    done = call(*words, "--out", "run", cwd=tmp_path, REMUDA_TRACEBACK=variable)
+    assert done.returncode == status and ("Traceback" in done.stderr) == (status == 1)
+    if status == 2:
+        sentence = f"{tmp_path / 'mine.py'}, line 5, failed (AttributeError: 'Pair' object"
+        assert sentence in done.stderr and done.stderr.count("\n") == 1

@@ -2,7 +2,9 @@
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -14,6 +16,16 @@ from remuda.system.choices import Choices
 @dataclass(frozen=True, kw_only=True)
 class Base:
     size: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demanding(ABC):
+    """A base class whose subclasses need a class variable and a method."""
+
+    kinds: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def run(self): ...
 
 
 def base_choices(**more):
@@ -193,3 +205,33 @@ def test_only_regular_files_of_code_are_read(tmp_path):
     for name in ("pipe.py", "zero.py", "large.py"):
         with pytest.raises(UserError, match="is not a file of code with at most 16 MiB"):
             parts.load_reference(f"{tmp_path / name}:Tiny")
+
+
+def test_errors_in_users_code_name_its_line(tmp_path):
+    path = write(tmp_path / "mine.py", "def divide(x):\n    return 1 / x\n")
+    divide = parts.load_reference(f"{path}:divide")
+    try:
+        divide(0)
+    except ZeroDivisionError as error:
+        found = parts.blamed(error)
+    assert isinstance(found, UserError)
+    assert str(found).startswith(f"{path}, line 2, failed (ZeroDivisionError: division by zero): ")
+    try:
+        divide.nothing  # noqa: B018
+    except AttributeError as error:
+        assert parts.blamed(error) is error, "no line of the file was running"
+
+
+def test_parts_must_be_complete():
+    @dataclass(frozen=True, kw_only=True)
+    class Silent(Demanding):
+        kinds: ClassVar[tuple[str, ...]] = ("a",)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Aimless(Demanding):
+        def run(self): ...
+
+    for part, lacking in ((Silent, "run"), (Aimless, "kinds")):
+        sentence = rf"mine has no {lacking}, .*Demanding needs: define it"
+        with pytest.raises(UserError, match=sentence):
+            parts.check_kind("mine", part, Demanding, False)

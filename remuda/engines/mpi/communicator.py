@@ -33,6 +33,7 @@ from remuda.errors import (
     is_user_error,
     with_status,
 )
+from remuda.system import parts
 
 CHUNK = 1 << 30  # largest message in bytes; MPI counts bytes with 31 bits
 SPIN = 1e-3  # seconds for which a wait yields its core before it starts to sleep
@@ -240,6 +241,8 @@ class MPICommunicator(PostingCommunicator):
                 raise
             error = late
         self.signals.__exit__()
+        if error is not None:
+            error = parts.blamed(error)
         if error is not None and not is_user_error(error):
             return  # keep our exception hook, which aborts the other ranks
         sys.excepthook = self._excepthook
@@ -257,7 +260,7 @@ class MPICommunicator(PostingCommunicator):
         if self.rank != self._speaker:
             raise ReportedElsewhere(explain(error), exit_status(error)) from error
         if error is not exception[1]:
-            raise error
+            raise error from exception[1]
 
     def _leave(self, status: int) -> None:
         """Leave the job cleanly. The exit status of the job is that of rank 0.
