@@ -48,9 +48,9 @@ Markdown = Annotated[
 def reproduce_result(
     name: Name = None,
     short: Short = False,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for runs and results.")] = Path(
-        "runs/reproduce"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", file_okay=False, help="Folder for runs and results.")
+    ] = Path("runs/reproduce"),
     seeds: Seeds = None,
     data: DataFolder = None,
     device: Device = None,

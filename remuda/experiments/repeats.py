@@ -60,6 +60,8 @@ def repeat(
             "remuda repeat trains in one process: leave engine.name at stacked, or run remuda "
             "train with --seed for each seed"
         )
+    if _is_run(Path(out)):
+        raise UserError(f"{out} is a run: choose another --out, in which each seed gets a folder")
     plan = _plan(config, Path(out), range(first_seed, first_seed + num_seeds))
     for folder, wanted in plan.items():  # check all folders before hours of training
         _refuse_another_run(folder, wanted)

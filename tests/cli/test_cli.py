@@ -372,6 +372,7 @@ def bad(tmp_path) -> dict[tuple, str]:
         (*digits, "--rounds", "many"): "invalid value for '--rounds'",
         ("compare", run, "--format", "pdf"): "choose from text, csv, markdown, latex",
         ("compare", run, "--out", flat / "x.csv"): "choose another file with --out",
+        ("reproduce", "cellular-table-3", "--short", "--out", flat): "is a file",
     }
 
 

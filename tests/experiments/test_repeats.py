@@ -161,6 +161,8 @@ def test_a_folder_with_other_runs_is_refused_before_training(small, tmp_path):
     remuda.run(small, tmp_path / "seed-004")
     with pytest.raises(UserError, match=r"seed-004 was trained with a different run\.seed"):
         repeat(small, tmp_path, 1, first_seed=4)
+    with pytest.raises(UserError, match=r"seed-004 is a run: choose another --out"):
+        repeat(small, tmp_path / "seed-004", 1)
 
 
 def test_impossible_counts_are_refused(small, tmp_path):
