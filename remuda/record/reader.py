@@ -6,17 +6,17 @@ raises a UserError that names the file, the cause and the remedy.
 
 import tomllib
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 from remuda.errors import UserError
 from remuda.record import endings, files, manifests
 from remuda.record.facts import DataFacts, parse_facts
-from remuda.record.files import Line, damaged, is_number, is_whole, require
+from remuda.record.files import Line, damaged, is_whole, require
 from remuda.record.manifests import Checkpoint
 from remuda.record.rounds import parse_round
 from remuda.record.scores import TRAINING_SEED, Score, parse_score
+from remuda.record.status import parse_status
 from remuda.record.trackers import Tracked, parse_trackers
 
 FAILURES = "failures.jsonl"
@@ -85,7 +85,7 @@ class Reader:
     def status(self) -> dict[str, Any] | None:
         """Return the content of status.json; None if training has not started."""
         path = self.folder / "status.json"
-        return files.read_json(path, _parse_status) if path.exists() else None
+        return files.read_json(path, parse_status) if path.exists() else None
 
     def trackers(self) -> dict[str, Tracked]:
         """Return the entries of trackers.json by the names of the trackers."""
@@ -255,35 +255,6 @@ def _parse_environments(entries: Any) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise TypeError("not a list of JSON objects")
     return entries
-
-
-def _parse_status(status: Any) -> dict[str, Any]:
-    if not isinstance(status, dict):
-        raise TypeError("not a JSON object")
-    for name in ("state", "why", "time"):
-        require(status, name, lambda value: isinstance(value, str))
-    require(status, "time", lambda value: datetime.fromisoformat(value).tzinfo is not None)
-    require(status, "rounds", is_whole)
-    require(status, "ranks", lambda value: isinstance(value, list) and len(value) > 0)
-    for rank in status["ranks"]:
-        _check_rank(rank)
-    return status
-
-
-def _check_rank(rank: Any) -> None:
-    """Raise TypeError if an entry of ranks has an invalid field; older versions wrote fewer."""
-    if not isinstance(rank, dict):
-        raise TypeError("an entry of ranks is not a JSON object")
-    for name in ("host", "pid", "born", "remark"):
-        require(rank, name, lambda value: value is not None)
-    for name in {"host", "state", "contact", "remark", "device"} & rank.keys():
-        require(rank, name, lambda value: isinstance(value, str))
-    for name in {"pid", "rank", "round"} & rank.keys():
-        require(rank, name, is_whole)
-    for name in {"speed", "used", "silent"} & rank.keys():
-        require(rank, name, lambda value: value is None or is_number(value))
-    if "members" in rank:
-        require(rank, "members", lambda ids: isinstance(ids, list) and all(map(is_whole, ids)))
 
 
 def _parse_order(line: Line) -> Line:
