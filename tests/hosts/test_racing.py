@@ -33,18 +33,20 @@ def test_workers_continue_while_a_host_is_cut_off(hosts, tmp_path):
     lines = (run.folder / "arrivals.jsonl").read_text().splitlines()
     rounds = {line["round"]: line for line in map(json.loads, lines)}
     gaps = {t: largest_gap(line["seconds"]) for t, line in rounds.items()}
-    longest = max(rounds, key=lambda t: rounds[t]["seconds"][-1])
-    seconds = rounds[longest]["seconds"]
-    others = sorted(gap for t, gap in gaps.items() if t not in (1, longest))
+    members = {t: [arrival[0] for arrival in line["arrivals"]] for t, line in rounds.items()}
+    fateful = min(t for t, those in members.items() if 4 not in those[len(those) // 2 :])
+    took = {t: line["seconds"][-1] for t, line in rounds.items()}
+    others = sorted(gap for t, gap in gaps.items() if t not in (1, fateful))
     print(
-        f"round {longest} took {seconds[-1]:.1f} s; largest pause {gaps[longest] * 1e3:.0f} ms; "
+        f"round {fateful} took {took[fateful]:.1f} s; largest pause {gaps[fateful] * 1e3:.0f} ms; "
         f"in other rounds at most {others[-1] * 1e3:.0f} ms"
     )
-    assert seconds[-1] > 0.8 * TIMEOUT
-    members = [arrival[0] for arrival in rounds[longest]["arrivals"]]
-    assert len(members) > SIZE * STEPS  # more than a usual round
-    paces = {t: len(line["arrivals"]) / line["seconds"][-1] for t, line in rounds.items()}
-    assert paces[longest] > median(paces.values()) / 2
-    assert set(members[len(members) // 2 :]) == {0, 1, 2, 3}
-    assert gaps[longest] < 1
+    assert took[fateful] > 0.8 * TIMEOUT
+    # More turns than in a usual round, unless a slow machine needs longer than the timeout for one
+    usual = median(took[t] for t in took if t != fateful)
+    assert len(members[fateful]) > SIZE * STEPS or usual > 0.8 * TIMEOUT
+    paces = {t: len(members[t]) / took[t] for t in took}
+    assert paces[fateful] > median(paces.values()) / 2
+    assert set(members[fateful][len(members[fateful]) // 2 :]) == {0, 1, 2, 3}
+    assert gaps[fateful] < 1
     run.check_return("h3")
