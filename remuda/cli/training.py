@@ -97,29 +97,15 @@ def resume_run(
     trust: Trust = False,
 ) -> None:
     """Resume a run that was stopped or killed, or train a finished run longer."""
-    from remuda.config import from_dict, override, to_dict
     from remuda.record import Record
     from remuda.training.run import changed, resume
 
     hosts = listed_hosts(hosts)
     more = (settings or []) + assignments({"engine.restarts": restarts})
-    recorded = from_dict(override(to_dict(Record.open(run, trust).config), more))
-    config = changed(recorded, rounds, device, members, engine, ranks, hosts)
+    recorded = Record.open(run, trust).config
+    config = changed(recorded, rounds, device, members, engine, ranks, hosts, more)
     start_ranks(config, run)
-    _print_results(
-        resume(
-            run,
-            rounds,
-            device,
-            new_progress(),
-            members,
-            engine,
-            ranks,
-            config=recorded,
-            hosts=hosts,
-            trust=trust,
-        )
-    )
+    _print_results(resume(run, progress=new_progress(), config=config, trust=trust))
 
 
 def _describe(config: "RunConfig") -> None:

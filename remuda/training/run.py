@@ -1,13 +1,13 @@
 """Start a run, or resume a run with or without changes."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from remuda.cluster import launch
 from remuda.cluster.environment import STARTED_BY_REMUDA
-from remuda.config import RunConfig, from_dict, to_dict
+from remuda.config import RunConfig, from_dict, override, to_dict
 from remuda.engines import ENGINES
 from remuda.errors import Interrupted, UserError
 from remuda.record import Record, next_folder, parts
@@ -69,23 +69,28 @@ def changed(
     engine: str | None,
     ranks: int | None,
     hosts: str | None = None,
+    settings: Sequence[str] = (),
 ) -> RunConfig:
-    """Return the configuration of a resumed run. None leaves a setting unchanged."""
-    if hosts is None and not _can_start_ranks(engine or config.engine.name):
+    """Return the configuration of a resumed run. None leaves a setting unchanged.
+
+    ``settings`` are assignments such as ``strategy.ema=0.9``. The other arguments override them.
+    """
+    values = to_dict(config)
+    if members is not None:  # start with all members, and divide the data again
+        values["run"]["lost"], values["data"]["ranks"] = (), ()
+        if rounds is not None:
+            # The schedule ends with the new last round, so that new members can learn.
+            values["strategy"]["annealing_rounds"] = 0.0
+    values = override(values, list(settings))
+    name = str(engine or values["engine"]["name"])  # not validated yet
+    if hosts is None and not _can_start_ranks(name):
         hosts = ""
     if ranks is None:
-        ranks = _num_ranks(engine or config.engine.name)
+        ranks = _num_ranks(name)
     if ranks is None and hosts:  # they tell the number of ranks
         ranks = 0
-    run: dict[str, Any] = {"rounds": rounds, "members": members}
-    data: dict[str, Any] = {}
-    if members is not None:  # start with all members, and divide the data again
-        run["lost"], data["ranks"] = (), ()
-    # The schedule of a run with new members ends with its new last round, so that they can learn.
-    strategy = {"annealing_rounds": 0.0 if members is not None and rounds is not None else None}
     place = {"device": device, "name": engine, "ranks": ranks, "hosts": hosts}
-    values = to_dict(config)
-    given_by_section = {"run": run, "engine": place, "data": data, "strategy": strategy}
+    given_by_section = {"run": {"rounds": rounds, "members": members}, "engine": place}
     for section, given in given_by_section.items():
         values[section] |= {name: value for name, value in given.items() if value is not None}
     return from_dict(values)  # validates the values

@@ -176,3 +176,7 @@ def test_annealing_ends_with_the_last_round_of_the_larger_run(tiny):
     larger = changed(config, 150, None, 4, None, None)
     assert larger.strategy.annealing_rounds == 150
     assert larger.strategy.scheduled(101, 1)["lr_factor"] == pytest.approx(1 - 100 / 150)
+    chosen = ["strategy.annealing_rounds=400", "strategy.final_lr=0.5"]
+    larger = changed(config, 150, None, 4, None, None, settings=chosen)
+    assert larger.strategy.annealing_rounds == 400
+    assert (larger.run.rounds, larger.run.members, larger.strategy.final_lr) == (150, 4, 0.5)
