@@ -1,5 +1,7 @@
 """Augment images to keep a discriminator from memorising a small data set."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -78,6 +80,21 @@ class Augmented(nn.Module):
             cutout = cutout.where(is_applied[1], OUTSIDE)
             colour = colour.where(is_applied[2:], NO_CHANGE)
         return shift, cutout, colour
+
+
+def too_small_changes(shape: tuple[int, ...], shift: float, cutout: float) -> dict[str, float]:
+    """Return the changes that are chosen, but round to 0 pixels of images of this shape.
+
+    Each name maps to a value that is large enough. A shift needs one pixel along either side, a
+    cutout along both.
+    """
+    _, height, width = shape
+    sides = {"shift": (shift, max(height, width)), "cutout": (cutout, min(height, width))}
+    return {
+        name: math.ceil(1000 / side) / 1000
+        for name, (part, side) in sides.items()
+        if part and not round(part * side)
+    }
 
 
 def adapted(

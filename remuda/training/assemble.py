@@ -21,6 +21,7 @@ from remuda.engines.racing import Arrival
 from remuda.engines.stacked import Compile
 from remuda.errors import UserError
 from remuda.gan import GAN
+from remuda.gan.augment import too_small_changes
 from remuda.model.sources import data_rank
 from remuda.record import Record
 from remuda.strategies import Context, Strategy
@@ -78,6 +79,7 @@ def _assemble(
     features = extractor() if strategy.needs_features else None
     context = _prepare(config, strategy, dataset, sizes, features, class_counts)
     _check_stacking(config.engine, context.gan, device, root_notify)
+    _check_changes(context.gan, root_notify)
     engine = Metered(make_engine(config, hosted, device, communicator, notify))
     member_ids = config.run.member_ids(size)
     hosted_ids = [member_ids[member] for member in engine.members]
@@ -144,6 +146,15 @@ def _check_stacking(config: EngineConfig, gan: GAN, device: torch.device, notify
             "other there; --set engine.layout=loop may be faster"
         )
         warnings.filterwarnings("ignore", message="There is a performance drop")
+
+
+def _check_changes(gan: GAN, notify: Notify) -> None:
+    """Tell the user which changes of images are too small to change any pixel."""
+    for name, least in too_small_changes(gan.shape, gan.shift, gan.cutout).items():
+        notify(
+            f"strategy.{name}={getattr(gan, name)} changes no image, because it is less than a "
+            f"pixel of {gan.shape[1]}x{gan.shape[2]} images; set it to {least} or more"
+        )
 
 
 def _recorded(config: RunConfig, size: int) -> dict[int, list[Arrival]] | None:

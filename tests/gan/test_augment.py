@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from remuda.errors import UserError
-from remuda.gan.augment import Augmented, cut, recoloured, shifted
+from remuda.gan.augment import Augmented, cut, recoloured, shifted, too_small_changes
 from remuda.gan.players import apply, tensors_of
 from remuda.networks.mlp import MLP
 from remuda.strategies.standalone import Standalone
@@ -151,3 +151,15 @@ def test_members_in_a_stack_draw_as_alone():
 def test_points_are_not_augmented(name):
     with pytest.raises(UserError, match="for images, not for points"):
         Standalone(**{name: 0.1}).prepare(MLP(), (2, 1, 1), 0, seed=0)
+
+
+def test_changes_of_less_than_a_pixel_are_found():
+    shape = 1, 8, 20
+    assert too_small_changes(shape, 0.0, 0.0) == {}
+    assert too_small_changes(shape, 0.02, 0.06) == {"shift": 0.05, "cutout": 0.125}
+    assert too_small_changes(shape, 0.05, 0.125) == {}
+    images = torch.ones(64, *shape)
+    assert (cut(images, torch.rand(2, 64), 0.06) == images).all()
+    assert (cut(images, torch.rand(2, 64), 0.125) == 0).flatten(1).any(1).all()
+    assert (shifted(images, torch.rand(2, 64), 0.02) == images).all()
+    assert (shifted(images, torch.rand(2, 64), 0.05) == 0).any()

@@ -491,3 +491,11 @@ def test_discarding_a_record_keeps_other_files(tiny, tmp_path):
     assert list((tmp_path / "here").iterdir()) == []
     Record.create(tmp_path / "new", make(tiny), facts).discard()
     assert not (tmp_path / "new").exists()
+
+
+def test_users_hear_of_changes_that_are_too_small_for_their_images(tiny):
+    tiny["strategy"] |= {"shift": 0.25, "cutout": 0.05, "ada_target": 0.6}
+    texts = []
+    assemble(make(tiny), notify=texts.append)
+    (text,) = texts
+    assert text.startswith("strategy.cutout=0.05 changes no image") and "0.125 or more" in text
