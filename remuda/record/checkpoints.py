@@ -221,6 +221,7 @@ def _fill(file: FileIO, target: Tensor, position: int) -> None:
 
 def _unfit(checkpoint: Checkpoint) -> UserError:
     return UserError(
-        f"{checkpoint.folder} does not fit the run's configuration: undo changes to config.toml, "
-        "or use the version of remuda that wrote the checkpoint"
+        f"{checkpoint.folder} does not fit the run's configuration: leave out settings that change "
+        "the tensors (--set), undo changes to config.toml, or use the version of remuda that wrote "
+        "the checkpoint"
     )

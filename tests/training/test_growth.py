@@ -180,3 +180,10 @@ def test_annealing_ends_with_the_last_round_of_the_larger_run(tiny):
     larger = changed(config, 150, None, 4, None, None, settings=chosen)
     assert larger.strategy.annealing_rounds == 400
     assert (larger.run.rounds, larger.run.members, larger.strategy.final_lr) == (150, 4, 0.5)
+
+
+def test_annealing_that_begins_with_a_resume_ends_with_its_last_round(tiny):
+    """Annealing that ends with the recorded rounds would already have reached its final values."""
+    settings = ["strategy.annealing=linear", "strategy.final_lr=0"]
+    longer = changed(make(tiny, rounds=100), 150, None, None, None, None, settings=settings)
+    assert longer.strategy.annealing_rounds == 150
