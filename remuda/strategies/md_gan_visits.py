@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Self
 from remuda.data.batches import Batch, Batches
 from remuda.errors import UserError
 from remuda.strategies.md_gan_swaps import Swapping
+from remuda.system.text import count
 from remuda.tensors import random
 
 WORKERS = 10  # as in most of the paper's experiments
@@ -69,13 +70,13 @@ class Visiting(Swapping, ABC):
         size = self.discriminators or num_workers
         if size > num_workers:
             raise UserError(
-                f"strategy.discriminators={size} is more than the {num_workers} workers, each of "
-                "which trains at most one: lower it or raise run.members"
+                f"strategy.discriminators={size} is more than the {count(num_workers, 'worker')}, "
+                "each of which trains at most one: lower it or raise run.members"
             )
         if size < num_workers and not self.swap_every:
             raise UserError(
-                f"with strategy.swap_every=0, {size} discriminators never use the data of the "
-                f"other {num_workers - size} workers: set strategy.swap_every to at least 1, or "
+                "with strategy.swap_every=0, discriminators never use the data of the other "
+                f"{count(num_workers - size, 'worker')}: set strategy.swap_every to at least 1, or "
                 "strategy.discriminators to 0"
             )
         return size
@@ -106,7 +107,10 @@ class Visiting(Swapping, ABC):
         return grown, times * (members or WORKERS)
 
     def shrink(self, size: int, requested: int) -> tuple[Self, int]:
-        """Keep the number of workers, which divides the data; only discriminators are lost."""
-        if not self.discriminators:
-            return super().shrink(size, requested)
+        """Keep the number of workers, which divides the data; only discriminators are lost.
+
+        If every worker has a discriminator, both are lost, as without the setting.
+        """
+        if self.discriminators in (0, requested or WORKERS):
+            return replace(self, discriminators=0), size
         return replace(self, discriminators=size), requested or WORKERS

@@ -107,6 +107,8 @@ def test_impossible_numbers_are_refused():
         MDGAN(discriminators=11).num_members(0, 10)
     with pytest.raises(UserError, match="never use the data of the other 4 workers"):
         MDGAN(discriminators=3, swap_every=0).num_members(7, 10)
+    with pytest.raises(UserError, match="never use the data of the other 1 worker:"):
+        MDGAN(discriminators=6, swap_every=0).num_members(7, 10)
     with pytest.raises(UserError, match="more than the 3 members"):
         MDGAN(discriminators=3, num_fake_batches=4).num_members(7, 10)
     with pytest.raises(UserError, match="fixes the number of members"):
@@ -122,6 +124,14 @@ def test_populations_grow_and_shrink():
     assert (strategy.discriminators, members) == (2, 7)
     assert MDGAN().shrink(2, 7) == (MDGAN(), 2)
     assert MDGAN(discriminators=3).grow(2, 0)[1] == 20
+
+
+@pytest.mark.parametrize("requested", [10, 0])
+def test_a_run_with_as_many_discriminators_as_workers_survives_a_loss(requested):
+    """No worker waits for a visit, so swaps are not necessary."""
+    strategy, members = MDGAN(discriminators=10, swap_every=0).shrink(8, requested)
+    assert strategy.num_members(members, 10) == 8
+    assert strategy.share_groups(8 + 2, members) == [range(i, i + 1) for i in range(10)]
 
 
 def grouped(tiny, **strategy):
