@@ -107,9 +107,9 @@ class FLGAN(Distrust, Compressing):
 
     def num_members(self, requested: int, num_classes: int) -> int:
         size = requested or WORKERS
-        num_active = self.num_active(size)
-        remedy = "strategy.fraction=1.0" if num_active < size else ""
-        self.check_liars(size, num_active, remedy=remedy)
+        # Also name the fraction if all members are active: in a larger population, some may not be.
+        remedy = "strategy.fraction=1.0" if self.fraction < 1 else ""
+        self.check_liars(size, self.num_active(size), remedy=remedy)
         return size
 
     def num_active(self, size: int) -> int:

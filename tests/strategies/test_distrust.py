@@ -443,6 +443,9 @@ def test_the_remedy_for_few_active_members_works():
     with pytest.raises(UserError, match=r"compares only 2: set strategy\.fraction=1\.0"):
         FLGAN(aggregate="krum", fraction=0.2).num_members(10, 10)
     assert FLGAN(aggregate="krum", fraction=1.0).num_members(10, 10) == 10
+    with pytest.raises(UserError, match=r"set run\.members=5 and strategy\.fraction=1\.0"):
+        FLGAN(aggregate="krum", fraction=0.3).num_members(1, 10)
+    assert FLGAN(aggregate="krum", fraction=1.0).num_members(5, 10) == 5
 
 
 def test_forgiving_rules_need_the_mean():
