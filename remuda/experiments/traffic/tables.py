@@ -163,8 +163,8 @@ def notes(setting: Setting) -> list[str]:
         )
     lines.append(
         "The tables count parameters and images, with all members present. They leave out running "
-        "statistics and dropout streams, if the networks have any, and the optimizer's state, if "
-        "it is sent."
+        "statistics, dropout streams, the optimizer's state, moving averages, and the outputs for "
+        "strategy.forgive, if they are sent."
     )
     return lines
 
