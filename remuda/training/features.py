@@ -14,9 +14,11 @@ from remuda.model.sources import data_rank
 from remuda.scores.features.extractor import find_extractor
 from remuda.scores.features.sharing import share
 from remuda.strategies.context import FeatureExtractor
+from remuda.system import progress
 from remuda.system.text import Notify
 
 NUM_IMAGES = 200  # of each class, to compare classes
+ADVICE = "to start sooner, list the families in strategy.families"
 
 
 def feature_extractor(
@@ -55,15 +57,20 @@ def class_distances(
 
 
 def _compare(dataset: Dataset, num_classes: int, features: FeatureExtractor) -> torch.Tensor:
-    means = []
-    for label in range(num_classes):
-        rows = (dataset.labels == label).nonzero()[:NUM_IMAGES, 0]
-        if not len(rows):
-            raise UserError(
-                f"rank 0 has no images of class {dataset.classes[label]} to compare it with other "
-                "classes: list the families in strategy.families instead of strategy.num_families"
-            )
-        means.append(features(to_unit(dataset.images[rows])).double().mean(0).cpu())
+    chosen = [_images_of(dataset, label) for label in range(num_classes)]
+    with progress.tracked("comparing classes", sum(map(len, chosen)), "images", ADVICE):
+        means = [features(to_unit(dataset.images[rows])).double().mean(0).cpu() for rows in chosen]
     points = torch.stack(means)
     # Without matrix products, which would round small distances.
     return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def _images_of(dataset: Dataset, label: int) -> torch.Tensor:
+    """Return the places of the images that represent a class."""
+    rows = (dataset.labels == label).nonzero()[:NUM_IMAGES, 0]
+    if not len(rows):
+        raise UserError(
+            f"rank 0 has no images of class {dataset.classes[label]} to compare it with other "
+            "classes: list the families in strategy.families instead of strategy.num_families"
+        )
+    return rows

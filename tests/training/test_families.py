@@ -1,7 +1,10 @@
 """Families of similar classes that a run finds when it starts."""
 
+import io
+
 import pytest
 import torch
+from rich.console import Console
 
 import remuda
 from remuda.config import from_dict
@@ -11,6 +14,7 @@ from remuda.data.images import to_unit
 from remuda.engines import SingleProcess
 from remuda.errors import UserError
 from remuda.record import Record
+from remuda.system import progress
 from remuda.training.features import class_distances, feature_extractor
 from remuda.training.progress import Progress
 from tests.training.test_run import final_tensors, make
@@ -40,6 +44,27 @@ def test_distances_compare_the_mean_features_of_classes():
     assert found == pytest.approx(torch.tensor([[0, 2, 5], [2, 0, 3], [5, 3, 0]]).numpy(), abs=1e-2)
     with pytest.raises(UserError, match="no images of class d to compare"):
         class_distances(Dataset("toy", images, labels, (*"abcd",)), 4, features, SingleProcess())
+
+
+def test_a_slow_comparison_shows_how_far_it_has_come(monkeypatch):
+    """Inception needs hours on a CPU for many classes."""
+    clock, log = [0.0], io.StringIO()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    labels = torch.arange(2).repeat_interleave(40)
+    data = Dataset("toy", torch.zeros(80, 1, 8, 8, dtype=torch.uint8), labels, ("a", "b"))
+
+    def features(images):
+        clock[0] += 100.0
+        progress.step(len(images))
+        return images.flatten(1)
+
+    with progress.shown_on(Console(file=log, width=200)):
+        class_distances(data, 2, features, SingleProcess())
+    assert log.getvalue().splitlines()[:2] == [
+        "comparing classes takes about 3 min 20 s: to start sooner, list the families in "
+        "strategy.families",
+        "comparing classes: 40 of 80 images, 1 min 40 s left",
+    ]
 
 
 def test_a_run_records_the_families_that_it_finds(tiny, tmp_path):
