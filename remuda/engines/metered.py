@@ -97,9 +97,13 @@ class Metered(Engine):
     def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
         floating = [leaf for leaf in trees.leaves(rows) if leaf.is_floating_point()]
         row = self._row_bytes(tuple(floating))
-        senders = (weights > 0).reshape(-1, self.size).any(0)  # weight 0: nothing is sent
+        used = weights > 0  # weight 0: nothing is sent
+        senders, receivers = used, torch.ones_like(used)
+        if weights.ndim == 2:  # a member whose mean contains only its own row sends nothing
+            others = used & ~torch.eye(self.size, dtype=torch.bool, device=used.device)
+            senders, receivers = others.any(0), others.any(1)
         self.bytes["mean", "up"] += int(senders.sum()) * row
-        self.bytes["mean", "down"] += self.size * row
+        self.bytes["mean", "down"] += int(receivers.sum()) * row
         with self._verb("mean"):
             return self.engine.mean(rows, weights, dtype)
 

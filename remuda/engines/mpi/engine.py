@@ -124,7 +124,8 @@ class MPIEngine(Engine):
     def mean(self, rows: Tree, weights: Tensor, dtype: torch.dtype = torch.float64) -> Tree:
         leaves = trees.leaves(rows)
         floating = [leaf for leaf in leaves if leaf.is_floating_point()]
-        means, num_bytes = average(floating, weights, self.span, dtype, self.communicator.add)
+        rank, add = self.communicator.rank, self.communicator.add
+        means, num_bytes = average(floating, weights, self.spans, rank, dtype, add)
         self.sent["mean"] += num_bytes
         found = iter(means)
         return trees.refill(

@@ -13,35 +13,60 @@ Add = Callable[[Iterable[Tensor]], None]  # replaces numbers by their sums over 
 
 
 def average(
-    leaves: Sequence[Tensor], weights: Tensor, span: range, dtype: torch.dtype, add: Add
+    leaves: Sequence[Tensor],
+    weights: Tensor,
+    spans: Sequence[range],
+    rank: int,
+    dtype: torch.dtype,
+    add: Add,
 ) -> tuple[list[Tensor], int]:
-    """Return the mean rows of the members in this span, and the bytes that this rank has added.
+    """Return the mean rows of this rank's members, and the bytes that this rank has added.
 
-    ``leaves`` are floating-point rows of these members, ``weights`` those of ``Engine.mean``.
+    ``leaves`` are floating-point rows of these members, ``weights`` those of ``Engine.mean``. Means
+    of members that all live on one rank need no messages.
     """
+    span = spans[rank]
     table, kind = weights.cpu()[None], torch.zeros(len(weights), dtype=torch.int64)
     if weights.ndim == 2:  # members with equal weights receive the same mean
         table, kind = torch.unique(weights.cpu(), dim=0, return_inverse=True)
-    kinds, divisors = factors(table, dtype)
-    mine = kind[span.start : span.stop].tolist()
+    travels = _travelling(table, kind, spans)
+    own = kind[span.start : span.stop]
+    kept = torch.isin(torch.arange(len(table)), own) & ~travels
+    chosen = torch.cat([travels.nonzero()[:, 0], kept.nonzero()[:, 0]])
+    num_sent = int(travels.sum())
+    kinds, divisors = factors(table[chosen], dtype)
+    mine = [chosen.tolist().index(number) for number in own.tolist()]
     made: list[tuple[Sequence[Tensor], Tensor]] = []
 
     def sums() -> Iterator[Tensor]:
         for part in _parts(leaves):
             shares = kinds[:, span.start : span.stop].to(part[0].device)
-            flat = [weighted_sum(leaf, share, dtype).flatten() for share in shares for leaf in part]
-            made.append((part, torch.cat(flat).cpu()))
-            yield made[-1][1]
+            flat = [
+                torch.cat([weighted_sum(leaf, share, dtype).flatten() for leaf in part])
+                for share in shares
+            ]
+            made.append((part, torch.stack(flat).cpu()))
+            if num_sent:
+                yield made[-1][1][:num_sent].flatten()  # a view, because these rows are adjacent
 
     add(sums())
     means: list[Tensor] = []
     for part, numbers in made:
         sizes = [leaf[0].numel() for leaf in part]
-        by_kind = numbers.unflatten(0, (len(kinds), -1)) / divisors[:, None].to(dtype)
-        by_kind = by_kind.to(part[0].device)
+        by_kind = (numbers / divisors[:, None].to(dtype)).to(part[0].device)
         for leaf, column in zip(part, by_kind.split(sizes, 1), strict=True):
             means.append(column[mine].to(leaf.dtype).view(leaf.shape))
-    return means, sum(numbers.numel() * numbers.element_size() for _, numbers in made)
+    return means, sum(numbers[:num_sent].numel() * numbers.element_size() for _, numbers in made)
+
+
+def _travelling(table: Tensor, kind: Tensor, spans: Sequence[range]) -> Tensor:
+    """Return which kinds of means involve members of several ranks, (kinds,)."""
+    ranks = torch.tensor([rank for rank, span in enumerate(spans) for _ in span])
+    receives = kind == torch.arange(len(table))[:, None]
+    involved = receives | (table > 0)
+    first = torch.where(involved, ranks, len(spans)).amin(1)
+    last = torch.where(involved, ranks, -1).amax(1)
+    return first < last
 
 
 def _parts(leaves: Sequence[Tensor]) -> Iterator[list[Tensor]]:
