@@ -68,12 +68,9 @@ class Herd:
         start = self.start()
         rows = self.source_rows(checkpoints.members(checkpoint))
         source = [rows[member] for member in self.engine.members]
-        new = [i for i, row in enumerate(source) if row is None]
-        # A copy of a member has its own random streams: otherwise, both draw the same numbers.
-        copies = [i for i, k in enumerate(self.engine.members) if rows.index(rows[k]) < k]
         fresh = {}
         for name, leaf in Leaves.of(self.strategy, start).rows.items():
-            places = sorted({*new, *copies}) if _is_stream(name, leaf) else new
+            places = self.new_places(rows, name, leaf)
             fresh[name] = places, leaf[places]
         like = trees.to(start, "meta")
         del start  # only the rows of new members stay in memory
@@ -84,6 +81,19 @@ class Herd:
         for name, (places, leaf) in fresh.items():
             found[name][places] = leaf
         return trees.fill(like, found)
+
+    def new_places(self, rows: list[int | None], name: str, leaf: Tensor) -> list[int]:
+        """Return the places of this process's members that start with their own row of a leaf.
+
+        The others continue with saved rows. A copy of a member has its own random streams:
+        otherwise, both would draw the same numbers. ``rows`` is what ``source_rows`` returns.
+        """
+        is_stream = _is_stream(name, leaf)
+        return [
+            i
+            for i, k in enumerate(self.engine.members)
+            if rows[k] is None or (is_stream and rows.index(rows[k]) < k)
+        ]
 
     def source_rows(self, saved: list[int]) -> list[int | None]:
         """Return the saved row that each member continues with, or None if it starts fresh.

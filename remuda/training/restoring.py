@@ -71,9 +71,9 @@ def _relay(
     whole = {name: leaf[None] for name, leaf in server.items()}  # as rows of one member
     if communicator.rank == rank:
         found = sharing.receive(communicator, 0, rows)
-        new = [i for i, row in enumerate(wanted) if row is None]
         for name, leaf in found.items():
-            leaf[new] = rows[name][new].cpu()
+            places = herd.new_places(source, name, leaf)
+            leaf[places] = rows[name][places].cpu()
         for name, leaf in sharing.receive(communicator, 0, whole).items():
             found[name] = leaf[0]
         return trees.to(trees.fill(state, found), herd.engine.device)

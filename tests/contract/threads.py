@@ -28,6 +28,7 @@ class ThreadRank(SingleProcess):
     def __init__(self, wires, rank):
         super().__init__()
         self.wires, self.rank, self.num_ranks = wires, rank, wires.num_ranks
+        self.original_ranks = list(range(wires.num_ranks))
 
     def all_gather(self, facts):
         self.wires.facts[self.rank] = facts

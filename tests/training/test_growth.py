@@ -1,6 +1,7 @@
 """New classes join a trained class-parallel herd; known classes keep their numbers and pairs."""
 
 import shutil
+import threading
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,15 @@ import torch
 import remuda
 from remuda.data import load
 from remuda.errors import UserError
+from remuda.gan import GAN
 from remuda.model.pictures import to_picture
 from remuda.record import Record
 from remuda.strategies import ClassParallel
 from remuda.tensors import trees
 from remuda.training.assemble import assemble
+from remuda.training.restoring import restore
 from remuda.training.run import changed
+from tests.contract.threads import run_ranks
 from tests.training.test_run import final_tensors, make
 
 pytestmark = pytest.mark.usefixtures("empty_pages")
@@ -115,6 +119,38 @@ def test_a_copy_of_a_member_has_its_own_random_streams(tiny, tmp_path, strategy)
     assert streams
     for name in streams:
         assert torch.equal(found[name][:3], saved[name]) and len(found[name].unique()) == 5
+
+
+@pytest.fixture
+def one_at_a_time(monkeypatch):
+    """Let threads create pairs one after the other, because they share PyTorch's generator."""
+    lock, init = threading.Lock(), GAN.init
+
+    def locked(gan, key):
+        with lock:
+            return init(gan, key)
+
+    monkeypatch.setattr(GAN, "init", locked)
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_ranks_that_cannot_see_the_folder_get_the_same_members(tiny, tmp_path):
+    tiny["strategy"] |= {"shift": 0.25, "shared_discriminator": ["body"]}
+    folder = remuda.run(make(tiny, rounds=1), tmp_path / "run")
+    checkpoint, _ = Record.open(folder).newest()
+    config = changed(Record.open(folder).config, None, None, 5, None, None)
+    whole = assemble(config)
+    expected = whole.strategy.rows(whole.restore(checkpoint))
+    config = changed(config, None, None, 5, "mpi", 2)
+
+    def work(communicator):
+        herd = assemble(config, communicator)
+        return herd.strategy.rows(restore(herd, checkpoint, frozenset({1})))
+
+    rows, _ = run_ranks(2, work)
+    found = dict(trees.named_leaves(trees.map(lambda *leaves: torch.cat(leaves), *rows)))
+    for name, leaf in trees.named_leaves(expected):
+        assert torch.equal(found[name], leaf), name
 
 
 def test_new_members_copy_a_member_of_their_family():
