@@ -125,7 +125,7 @@ def load(checkpoint: Checkpoint, strategy: Strategy, like: Any, device: torch.de
     """
     source = range(len(members(checkpoint)))
     leaves = Leaves.of(strategy, like)
-    return trees.fill(like, read(checkpoint, leaves, source, device, strategy.server_lists))
+    return trees.fill(like, read(checkpoint, leaves, source, device, strategy.server_tables))
 
 
 class _Run(NamedTuple):
@@ -142,13 +142,13 @@ def read(
     like: Leaves,
     source: Sequence[int],
     device: torch.device,
-    lists: Collection[str] = (),
+    tables: Collection[str] = (),
 ) -> dict[str, Tensor]:
     """Read tensors with the names, types and shapes of ``like`` from an intact checkpoint.
 
     Row i comes from the saved row ``source[i]``. Only the files that hold these rows are read, and
-    shard 0, which holds the tensors of the server. Those named in ``lists`` have one number per
-    member; they are 0 if the number of members has changed.
+    shard 0, which holds the tensors of the server. Those named in ``tables`` have axes of the
+    population's size; they are 0 if it has changed.
     """
     assert all(len(leaf) == len(source) for leaf in like.rows.values())
     first = shards.read_header(checkpoint.files[0])
@@ -171,7 +171,8 @@ def read(
                     target = leaf[run.place : run.place + run.num_rows]
                     _fill(file, target, start + run.first * size)
             for name, leaf in server.items() if number == 0 else ():
-                start = _find(checkpoint, header, name, leaf, skip=int(name in lists))
+                skip = leaf.ndim if name in tables else 0
+                start = _find(checkpoint, header, name, leaf, skip)
                 if header.tensors[name].shape == leaf.shape:
                     _fill(file, leaf, start)
                 else:

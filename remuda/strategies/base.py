@@ -38,8 +38,8 @@ class Strategy(PairTraining, ABC):
     is_asynchronous: ClassVar[bool] = False  # whether rounds are races, in which nobody waits
     # Metrics that may be infinite or NaN although training has not diverged.
     may_be_undefined: ClassVar[frozenset[str]] = frozenset()
-    # The server's tensors with one number per member; they are 0 after the population has changed.
-    server_lists: ClassVar[frozenset[str]] = frozenset()
+    # The server's tensors with axes of the population's size; they are 0 after it has changed.
+    server_tables: ClassVar[frozenset[str]] = frozenset()
     # Data partitions that suit the method; data.partition = "auto" selects the first one.
     partitions: ClassVar[tuple[str, ...]]
     # Speed-ups that the paper reports. Each population size maps to (cores, speed-up).

@@ -49,7 +49,7 @@ class Server(NamedTuple):
     generator: Player
     average: dict[str, Tensor]
     kept: Tensor | tuple[()] = ()  # during a round: how much of each worker's feedback was used
-    reputation: Tensor | tuple[()] = ()  # (N,): of each worker
+    agreement: Tensor | tuple[()] = ()  # (N, N): of every two workers
 
 
 class State(NamedTuple):
@@ -123,7 +123,7 @@ class MDGAN(FeedbackRules, Visiting):
     def init(self, context: Context, engine: Engine) -> State:
         """Return the first state."""
         first = self.first_pair(context)
-        server = Server(first.generator, first.average, (), self.first_reputation(engine.size))
+        server = Server(first.generator, first.average, (), self.first_agreement(engine.size))
         server = trees.to(server, engine.device)
         if self.same_start:
             workers = engine.create(
@@ -192,15 +192,15 @@ class MDGAN(FeedbackRules, Visiting):
         self, context: Context, server: Server, now: Iteration, message: Message
     ) -> Server:
         """Backpropagate the combined feedback (N, b, ...), and update the generator."""
-        generator, average, kept, reputation = server
+        generator, average, kept, agreement = server
         noise, classes = now.noise.flatten(0, 1), now.classes.flatten()
         _, buffers, pull = context.gan.generate(generator, noise, classes)
-        gradients, used, reputation = self.combine(message, now, reputation)
+        gradients, used, agreement = self.combine(message, now, agreement)
         generator = generator._replace(buffers=buffers)
         gradients, overrides = pull(gradients.flatten(0, 1)), NO_OVERRIDES._replace(**now.scheduled)
         generator = context.gan.apply_gradients(generator, gradients, overrides)
         average = context.gan.update_average(average, generator, overrides)
-        return Server(generator, average, trees.map(torch.add, kept, used), reputation)
+        return Server(generator, average, trees.map(torch.add, kept, used), agreement)
 
     # Functions of one worker
 

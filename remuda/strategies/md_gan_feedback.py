@@ -22,7 +22,7 @@ from remuda.gan import Player
 from remuda.networks.layers import one_hot
 from remuda.population.aggregates import AGGREGATES
 from remuda.population.lies import lie_keys
-from remuda.population.reputation import combine_by_reputation
+from remuda.population.reputation import combine_by_reputation, reputations
 from remuda.strategies.compression import Compressing
 from remuda.strategies.context import Context, Metrics
 from remuda.strategies.distrust import Distrust
@@ -52,7 +52,7 @@ class FeedbackRules(Distrust, Compressing, ABC):
     # compress_up = top-k: the fraction of the numbers that is sent, the largest, 0 < x < 1.
     top_k: float = TOP_K
 
-    server_lists: ClassVar[frozenset[str]] = frozenset({"server/reputation"})
+    server_tables: ClassVar[frozenset[str]] = frozenset({"server/agreement"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,32 +77,32 @@ class FeedbackRules(Distrust, Compressing, ABC):
         return Compressor(self.compress_up, self.top_k)
 
     def combine(
-        self, message: Message, now: Iteration, reputation: Tensor | tuple[()]
+        self, message: Message, now: Iteration, agreement: Tensor | tuple[()]
     ) -> tuple[Tensor, Tensor | tuple[()], Tensor | tuple[()]]:
-        """Return gradients (k, b, ...), how much of each worker's was used, and reputations.
+        """Return gradients (k, b, ...), how much of each worker's was used, and agreements.
 
-        The second and the third part are (N,). The second one is empty with the mean and with
-        forgiving rules, and the third one is empty without reputations.
+        The second part is (N,), and empty with the mean and with forgiving rules. The third part is
+        (N, N), and empty without reputations.
         """
         if self.forgive != "none":
             feedback, outputs = message
             assert isinstance(outputs, Tensor), "forgiving rules need the workers' outputs"
             sharpness = self.forgive_sharpness
             gradients = forgiving_feedback(feedback, outputs, now, self.forgive, sharpness)
-            return gradients, (), reputation
+            return gradients, (), agreement
         if self.aggregate == "mean":
-            return mean_feedback(message.feedback, now), (), reputation
-        if isinstance(reputation, Tensor):
-            return reputable_feedback(message.feedback, now, reputation)
+            return mean_feedback(message.feedback, now), (), agreement
+        if isinstance(agreement, Tensor):
+            return reputable_feedback(message.feedback, now, agreement)
         used = robust_feedback(message.feedback, now, self.aggregate, self.withstand)
-        return *used, reputation
+        return *used, agreement
 
-    # How much of each worker's feedback was used, and the reputations. Only the server knows them,
+    # How much of each worker's feedback was used, and the agreements. Only the server knows them,
     # so they are in its state.
 
-    def first_reputation(self, size: int) -> Tensor | tuple[()]:
-        """Return the workers' reputations before the first round; empty without reputations."""
-        return torch.zeros(size) if self.aggregate == "reputation" else ()
+    def first_agreement(self, size: int) -> Tensor | tuple[()]:
+        """Return the workers' agreements before the first round; empty without reputations."""
+        return torch.zeros(size, size) if self.aggregate == "reputation" else ()
 
     def start_counting(self, engine: Engine, server: Any) -> Any:
         """Return the server's state at the start of a round.
@@ -111,10 +111,11 @@ class FeedbackRules(Distrust, Compressing, ABC):
         """
         if self.aggregate == "mean" or not server:
             return server
-        zeros, reputation = torch.zeros(engine.size, device=engine.device), server.reputation
-        if self.aggregate == "reputation" and len(reputation) != engine.size:
-            reputation = zeros
-        return server._replace(kept=zeros, reputation=reputation)
+        agreement = server.agreement
+        if self.aggregate == "reputation" and len(agreement) != engine.size:
+            agreement = torch.zeros(engine.size, engine.size, device=engine.device)
+        kept = torch.zeros(engine.size, device=engine.device)
+        return server._replace(kept=kept, agreement=agreement)
 
     def stop_counting(self, engine: Engine, server: Any, num_steps: int) -> tuple[Any, Metrics]:
         """Return the server's state after a round, and what it tells every worker.
@@ -123,14 +124,14 @@ class FeedbackRules(Distrust, Compressing, ABC):
         """
         if self.aggregate == "mean":
             return server, {}
-        told = engine.scatter(
-            lambda server: (
-                {"kept": server.kept / num_steps}
-                | ({"reputation": server.reputation} if self.aggregate == "reputation" else {})
-            ),
-            server,
-        )
+        told = engine.scatter(lambda server: self._news(server, num_steps), server)
         return server._replace(kept=()) if server else server, told
+
+    def _news(self, server: Any, num_steps: int) -> Metrics:
+        news = {"kept": server.kept / num_steps}
+        if self.aggregate == "reputation":
+            news["reputation"] = reputations(server.agreement)
+        return news
 
     # Lies
 
@@ -185,21 +186,21 @@ def robust_feedback(
 
 
 def reputable_feedback(
-    feedback: Tensor, now: Iteration, reputation: Tensor
+    feedback: Tensor, now: Iteration, agreement: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the feedback of trusted workers, how much of each worker's was used, and reputations.
+    """Return the feedback of trusted workers, how much of each worker's was used, and agreements.
 
-    The second and the third part are (N,).
+    The second part is (N,), the third one (N, N).
     """
     messages, gradients = feedback.flatten(1), []
     kept = torch.zeros_like(now.weights)
     for group in range(len(now.noise)):
         is_inside = (now.places[:, 0] == group) & (now.weights > 0)
-        judged = combine_by_reputation(messages, is_inside, reputation)
+        judged = combine_by_reputation(messages, is_inside, agreement)
         gradients.append(_in_proportion(judged.combined, is_inside, now))
-        kept, reputation = kept + judged.kept, judged.reputation
+        kept, agreement = kept + judged.kept, judged.agreement
     gradients = torch.stack(gradients).unflatten(1, feedback.shape[1:])
-    return gradients.to(feedback.dtype), kept, reputation
+    return gradients.to(feedback.dtype), kept, agreement
 
 
 def forgiving_feedback(

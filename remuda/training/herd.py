@@ -76,8 +76,8 @@ class Herd:
         del start  # only the rows of new members stay in memory
         leaves = Leaves.of(self.strategy, like)
         read = [row or 0 for row in source]  # new members replace theirs
-        lists = self.strategy.server_lists
-        found = checkpoints.read(checkpoint, leaves, read, self.engine.device, lists)
+        tables = self.strategy.server_tables
+        found = checkpoints.read(checkpoint, leaves, read, self.engine.device, tables)
         for name, (places, leaf) in fresh.items():
             found[name][places] = leaf
         return trees.fill(like, found)

@@ -80,8 +80,8 @@ def _relay(
     if communicator.is_root:
         like = Leaves(sharing.with_length(rows, len(span)), server)
         read = [row or 0 for row in wanted]  # new members keep their initial rows
-        lists = herd.strategy.server_lists
-        found = checkpoints.read(checkpoint, like, read, herd.engine.device, lists)
+        tables = herd.strategy.server_tables
+        found = checkpoints.read(checkpoint, like, read, herd.engine.device, tables)
         sharing.send(communicator, rank, {name: found[name] for name in rows})
         sharing.send(communicator, rank, {name: found[name][None] for name in server})
     return state

@@ -50,7 +50,7 @@ def test_a_fresh_start_from_saved_tensors_is_exact(toy_data, strategy, networks,
     half, _ = small.train(2)
     saved = {name: leaf.clone() for name, leaf in trees.named_leaves(half)}
     plain = Small(toy_data, strategy, "stacked-vmap", networks, ema=small.strategy.ema)
-    memory = {"server/reputation"} if settings.get("aggregate") == "reputation" else set()
+    memory = {"server/agreement"} if settings.get("aggregate") == "reputation" else set()
     assert saved.keys() == dict(trees.named_leaves(plain.start())).keys() | memory
     whole, _ = small.train(1, half, start=2)
     resumed, _ = again.train(1, trees.fill(again.start(), saved), start=2)

@@ -11,6 +11,7 @@ from remuda.errors import UserError
 from remuda.networks import ACGANMLP, MLP
 from remuda.population.aggregates import AGGREGATES
 from remuda.population.lies import LIES, draw_liars
+from remuda.population.reputation import reputations
 from remuda.strategies import FLGAN, MDGAN, fl_gan_messages
 from remuda.strategies.md_gan_feedback import (
     Message,
@@ -73,9 +74,9 @@ def test_the_mean_is_a_special_case_of_the_rules():
         gradients, kept = robust_feedback(feedback, now, name, 0)
         assert torch.allclose(gradients, expected, atol=1e-6), name
         assert kept[4] == 0 and kept[:4].sum() > 0
-    gradients, kept, reputation = reputable_feedback(feedback, now, torch.full((5,), 0.5))
+    gradients, kept, agreement = reputable_feedback(feedback, now, torch.full((5, 5), 0.5))
     assert torch.allclose(gradients, expected, atol=1e-6)
-    assert kept[4] == 0 and kept[:4].sum() > 0 and reputation[4] == 0.5
+    assert kept[4] == 0 and kept[:4].sum() > 0 and (agreement[4] == 0.5).all()
     feedback = torch.randn(5, 4, 3)
     found, kept = robust_feedback(feedback, now, "mean", 0)
     assert torch.allclose(found, mean_feedback(feedback, now), atol=1e-6)
@@ -235,7 +236,7 @@ def test_the_server_remembers_reputations():
     state, liars = strategy.init(context, engine), draw_liars(7, 5, 1)
     for t in (1, 2, 3):
         state, metrics = strategy.round(context, engine, state, real(5, steps=4), t)
-    assert torch.equal(metrics["reputation"], state.server.reputation)
+    assert torch.equal(metrics["reputation"], reputations(state.server.agreement))
     assert metrics["reputation"][liars].max() < 0 < metrics["reputation"][~liars].min()
     assert metrics["kept"][liars].max() == 0 < metrics["kept"][~liars].min()
     assert state.server.kept == ()
@@ -243,10 +244,10 @@ def test_the_server_remembers_reputations():
 
 def test_reputations_start_again_after_workers_were_lost():
     (strategy, context), engine = make(MDGAN, aggregate="reputation"), Stacked(5)
-    server = strategy.init(context, engine).server._replace(reputation=torch.full((6,), 0.5))
-    assert torch.equal(strategy.start_counting(engine, server).reputation, torch.zeros(5))
-    server = server._replace(reputation=torch.full((5,), 0.5))
-    assert torch.equal(strategy.start_counting(engine, server).reputation, server.reputation)
+    server = strategy.init(context, engine).server._replace(agreement=torch.full((6, 6), 0.5))
+    assert torch.equal(strategy.start_counting(engine, server).agreement, torch.zeros(5, 5))
+    server = server._replace(agreement=torch.full((5, 5), 0.5))
+    assert torch.equal(strategy.start_counting(engine, server).agreement, server.agreement)
 
 
 def test_reputations_need_a_server_that_remembers():
@@ -259,7 +260,7 @@ def test_the_mean_reports_nothing_and_saves_nothing():
         _, state, metrics = after_a_round(kind, liars=1)
         assert "kept" not in metrics
         names = [name for name, _ in trees.named_leaves(state)]
-        assert not any("kept" in name or "reputation" in name for name in names)
+        assert not any("kept" in name or "agreement" in name for name in names)
 
 
 # FL-GAN

@@ -113,9 +113,9 @@ def test_reputations_are_resumed_and_start_again_with_other_members(tiny, tmp_pa
         remuda.run(make(tiny), parts, StopAfter(3))
     remuda.resume(parts)
     assert_same_run(whole, parts)
-    assert final_tensors(parts)["server/reputation"].any()
+    assert final_tensors(parts)["server/agreement"].any()
     remuda.resume(parts, rounds=6, members=5)
-    assert final_tensors(parts)["server/reputation"].shape == (5,)
+    assert final_tensors(parts)["server/agreement"].shape == (5, 5)
     assert len(Record.open(parts).rounds()[-1]["reputation"]) == 5
 
 
