@@ -85,27 +85,57 @@ class Simulation:
     def replay(
         self, order: Sequence[Arrival], posts: Posts, later: Iterable[Arrival] = ()
     ) -> Raced:
-        """Run turns in a recorded order. ``posts`` holds those of earlier races, and grows.
+        """Run turns in a recorded order. ``posts`` holds those of earlier races.
 
-        With a Board, the arrivals of later races tell which mail was in flight at the end.
+        With a Board, the arrivals of later races tell which mail was in flight at the end, and
+        which posts are still needed.
         """
         if isinstance(self.exchange, Hub):
-            for member, facts, _ in order:
-                self._end_turn(member, target=facts[0])
+            for arrival in order:
+                self._check(arrival)
+                self._end_turn(arrival.member, target=arrival.facts[0])
             return self._result()
         self._keep_posts(posts)
-        for member, facts, _ in order:
-            self._read(member, facts, posts)
+        for arrival in order:
+            member = arrival.member
+            self._read(member, self._places(arrival), posts)
             self._end_turn(member)
             posts[member, self.turns[member]] = self._post(member)
-        missing = set(range(len(self.turns)))
-        for member, facts, _ in later:
-            if member in missing:
-                self._read(member, facts, posts)
-                missing.remove(member)
-            if not missing:
-                break
+        self._look_ahead(later, posts)
         return self._result()
+
+    def _check(self, arrival: Arrival) -> None:
+        """Raise if this arrival cannot belong to a race of these members."""
+        size, facts = len(self.turns), arrival.facts
+        if isinstance(self.exchange, Hub):
+            is_possible = len(facts) == 1 and facts[0] < size
+        else:
+            is_possible = len(facts) == self.exchange.table.shape[1]
+        if arrival.member >= size or not is_possible:
+            raise UserError(
+                f"cannot repeat the recorded order: this run has no arrival {list(arrival[:2])}, "
+                "because it has other members or neighbourhoods; use the config.toml of the "
+                "recorded run as the configuration"
+            )
+
+    def _places(self, arrival: Arrival) -> list[tuple[int, int]]:
+        """Return which posts a turn has used."""
+        assert isinstance(self.exchange, Board)
+        self._check(arrival)
+        around = self.exchange.table[arrival.member].tolist()
+        return list(zip(around, arrival.facts, strict=True))
+
+    def _look_ahead(self, later: Iterable[Arrival], posts: Posts) -> None:
+        """Give the members the mail of their next turns, and forget posts that nobody needs."""
+        missing, needed = set(range(len(self.turns))), set[tuple[int, int]]()
+        for arrival in later:
+            places = self._places(arrival)
+            needed.update(places)
+            if arrival.member in missing:
+                self._read(arrival.member, places, posts)
+                missing.remove(arrival.member)
+        for place in posts.keys() - needed:
+            del posts[place]
 
     def _keep_posts(self, posts: Posts) -> None:
         """Keep the members' present posts and those in their mail, which may be older."""
@@ -117,17 +147,15 @@ class Simulation:
                 if place not in posts:
                     posts[place] = trees.map(lambda leaf, s=slot: leaf[:, s].clone(), mail)
 
-    def _read(self, member: int, facts: list[int], posts: Posts) -> None:
-        """Let a member work on the posts that these facts name."""
-        assert isinstance(self.exchange, Board)
-        places = list(zip(self.exchange.table[member].tolist(), facts, strict=True))
+    def _read(self, member: int, places: list[tuple[int, int]], posts: Posts) -> None:
+        """Let a member work on these posts."""
         if any(place not in posts for place in places):
             raise UserError(
-                "cannot continue this replay, because its checkpoint lacks messages that arrived "
-                "late in the recorded run: replay it from the first round"
+                "cannot repeat the recorded order, because it uses a message that this replay does "
+                "not have: replay the run from its first round, with its own config.toml"
             )
         put(self.mail, member, _join([posts[place] for place in places]))
-        self.seen[member] = list(facts)
+        self.seen[member] = [turns for _, turns in places]
 
     def _end_turn(self, member: int, target: int | None = None) -> None:
         number, now = self.turns[member], self.clock[member]

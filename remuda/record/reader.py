@@ -259,9 +259,16 @@ def _parse_environments(entries: Any) -> list[dict[str, Any]]:
 
 def _parse_order(line: Line) -> Line:
     files.require(line, "round", files.is_whole)
-    if not isinstance(line.get("arrivals"), list):
+    order = line.get("arrivals")
+    if not isinstance(order, list):
         raise TypeError("arrivals is not a list")
+    if not all(_is_arrival(each) for each in order):
+        raise TypeError("an arrival is not a list of whole numbers from 0")
     return line
+
+
+def _is_arrival(value: Any) -> bool:
+    return isinstance(value, list) and all(is_whole(n) and n >= 0 for n in value) and value != []
 
 
 def _parse_failure(line: Line) -> Line:

@@ -180,8 +180,14 @@ def _recorded(config: RunConfig, size: int) -> dict[int, list[Arrival]] | None:
             "without lost members"
         )
     _check_size(record, size, config.run.rounds)
-    arrivals = record.arrivals()
-    return {t: [Arrival(member, facts) for member, *facts in order] for t, order in arrivals}
+    arrivals = dict(record.arrivals())
+    for t in range(1, config.run.rounds + 1):
+        if t not in arrivals:
+            remedy = "choose another run"
+            if t > 1:
+                remedy = f"train only {count(t - 1, 'round')} with --rounds"
+            raise UserError(f"engine.replay has recorded no usable order for round {t}: {remedy}")
+    return {t: [Arrival(m, facts) for m, *facts in order] for t, order in arrivals.items()}
 
 
 def _check_size(record: Record, size: int, rounds: int) -> None:

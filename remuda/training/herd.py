@@ -11,7 +11,6 @@ from torch import Tensor
 from remuda.data.batches import Batches
 from remuda.engines import Communicator, Engine, Metered
 from remuda.engines.racing import Arrival
-from remuda.errors import UserError
 from remuda.model.model import Model
 from remuda.record import DataFacts, checkpoints
 from remuda.record.checkpoints import Checkpoint, Leaves
@@ -122,7 +121,7 @@ class Herd:
         self.engine.reset()
         if self.recorded is not None:
             rounds = (self.recorded[u] for u in sorted(self.recorded) if u > t)
-            self.engine.follow(self._order(t), chain.from_iterable(rounds))
+            self.engine.follow(self.recorded[t], chain.from_iterable(rounds))
         real = self.strategy.draw(self.batches, t, self.num_batches)
         state, metrics = self.strategy.round(self.context, self.engine, state, real, t)
         return state, Report(metrics, trees.map(self._with_ids, facts_of(metrics)))
@@ -132,14 +131,6 @@ class Herd:
         if leaf.is_floating_point():
             return leaf
         return torch.tensor(self.member_ids, device=leaf.device)[leaf]
-
-    def _order(self, t: int) -> Sequence[Arrival]:
-        assert self.recorded is not None
-        if t not in self.recorded:
-            last = max(self.recorded, default=0)
-            remedy = f"train only {last} rounds with --rounds" if last else "choose another run"
-            raise UserError(f"engine.replay has recorded no usable order for round {t}: {remedy}")
-        return self.recorded[t]
 
     def report(self, metrics: dict[str, Tensor]) -> dict[str, Any]:
         """Return the metrics of all members on rank 0, and an empty dict on other ranks.

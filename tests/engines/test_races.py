@@ -204,12 +204,49 @@ def test_a_resumed_replay_of_a_board_knows_the_posts_from_before():
         assert torch.equal(one, other)
 
 
+def test_a_replay_keeps_only_posts_that_are_still_needed():
+    """Posts contain whole networks, so the memory of a long replay must not grow."""
+    board = Board(post=lambda rows: rows, table=NEIGHBOURS)
+    speeds = [1, 0.3, 0.8]
+    start = state = begin(speeds, mail=torch.zeros(3, 2), num_neighbours=2)
+    engine, replaying, orders = Metered(Stacked(3)), Stacked(3), []
+    for _ in range(20):
+        state = engine.race(turn, board, state, 3, pace_of(*speeds)).state
+        orders.append(engine.arrivals)
+    repeated, kept = start, []
+    for i, arrivals in enumerate(orders):
+        replaying.follow(arrivals, [each for later in orders[i + 1 :] for each in later])
+        repeated = replaying.race(turn, board, repeated, 3, pace_of(*speeds)).state
+        kept.append(len(replaying._posts))
+    assert torch.equal(repeated.members.rows, state.members.rows)
+    assert max(kept) <= 2 * 3 and kept[-1] == 0
+
+
+@pytest.mark.parametrize("facts", [[], [0], [0, 0, 0]])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_board_does_not_replay_the_order_of_other_neighbourhoods(facts, is_later):
+    board = Board(post=lambda rows: rows, table=NEIGHBOURS)
+    state = begin([1, 1, 1], mail=torch.zeros(3, 2), num_neighbours=2)
+    engine, arrivals = Stacked(3), [Arrival(0, facts)]
+    engine.follow([] if is_later else arrivals, arrivals)
+    with pytest.raises(UserError, match="has other members or neighbourhoods; use"):
+        engine.race(turn, board, state, 1, pace_of(1, 1, 1))
+
+
+@pytest.mark.parametrize("arrival", [Arrival(3, [0]), Arrival(0, [3]), Arrival(0, [])])
+def test_a_hub_does_not_replay_the_order_of_other_members(arrival):
+    engine = Stacked(3)
+    engine.follow([Arrival(0, [0]), arrival])
+    with pytest.raises(UserError, match="has other members or neighbourhoods; use"):
+        engine.race(turn, hub(), begin([1, 1, 1]), 2, pace_of(1, 1, 1))
+
+
 def test_a_replay_that_lacks_a_post_says_so():
     board = Board(post=lambda rows: 2 * rows, table=NEIGHBOURS)
     state = begin([1, 1, 1], mail=torch.zeros(3, 2), num_neighbours=2)
     engine = Stacked(3)
     engine.follow([Arrival(0, [0, 3])])
-    with pytest.raises(UserError, match="replay it from the first round"):
+    with pytest.raises(UserError, match="replay the run from its first round"):
         engine.race(turn, board, state, 1, pace_of(1, 1, 1))
 
 

@@ -110,6 +110,11 @@ def told(**changes) -> str:
     return json.dumps({**good, "ranks": [RANK], **changes})
 
 
+def arrivals(order: str) -> str:
+    """Return a line of arrivals.jsonl."""
+    return f'{{"round": 1, "arrivals": {order}}}\n'
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -139,6 +144,11 @@ def told(**changes) -> str:
         ("scores.jsonl", '{"round": 1}\n', r"line 1: name is missing.*remove the damaged line"),
         ("failures.jsonl", '{"round": 1}\n', r"line 1: ranks is missing.*remove the damaged line"),
         ("losses.jsonl", "\n", r"line 1.*remove the damaged line"),
+        ("arrivals.jsonl", arrivals("3"), "line 1: arrivals is not a list"),
+        ("arrivals.jsonl", arrivals("[3]"), r"an arrival is not a list.*remove the damaged line"),
+        ("arrivals.jsonl", arrivals("[[]]"), "an arrival is not a list"),
+        ("arrivals.jsonl", arrivals('[[0, "a"]]'), "an arrival is not a list"),
+        ("arrivals.jsonl", arrivals("[[0, -1]]"), "an arrival is not a list of whole numbers"),
     ],
 )
 def test_a_damaged_file_is_named_with_cause_and_remedy(folder, name, content, message):
@@ -147,6 +157,7 @@ def test_a_damaged_file_is_named_with_cause_and_remedy(folder, name, content, me
     with pytest.raises(UserError, match=rf"{name} cannot be read \(.*{message}") as error:
         assert reader.settings and reader.facts
         reader.environments(), reader.status(), reader.rounds(), reader.scores(), reader.failures()
+        reader.arrivals()
     assert "\n" not in str(error.value)
 
 

@@ -39,6 +39,20 @@ def test_a_replay_cannot_be_longer_than_the_record(recorded, tmp_path):
     values, folder = recorded
     with pytest.raises(UserError, match="for round 3: train only 2 rounds with --rounds"):
         replay(values, folder, tmp_path / "replay", rounds=3)
+    assert not (tmp_path / "replay").exists()
+
+
+def test_a_replay_ends_before_a_line_that_was_removed(recorded, tmp_path):
+    """This is what the message about a damaged line tells users to do."""
+    values, folder = recorded
+    first, second = (folder / "arrivals.jsonl").read_text().splitlines(keepends=True)
+    (folder / "arrivals.jsonl").write_text(first)
+    with pytest.raises(UserError, match="for round 2: train only 1 round with --rounds"):
+        replay(values, folder, tmp_path / "replay")
+    replay(values, folder, tmp_path / "replay", rounds=1)
+    (folder / "arrivals.jsonl").write_text(second)
+    with pytest.raises(UserError, match="for round 1: choose another run"):
+        replay(values, folder, tmp_path / "second")
 
 
 @pytest.mark.parametrize(
