@@ -5,7 +5,8 @@ instances of the classes in ``NETWORKS`` and ``STRATEGIES``.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from remuda.config.schema import suggestion
@@ -195,3 +196,10 @@ class RunConfig:
                 f"run.keep_best={self.run.keep_best} needs scores during training: set "
                 "scores.every, for example with --set scores.every=10"
             )
+
+    def with_full_paths(self) -> "RunConfig":
+        """Return the same settings with absolute paths, which are valid in any working folder."""
+        engine = self.engine
+        if engine.replay:
+            engine = replace(engine, replay=str(Path(engine.replay).expanduser().resolve()))
+        return replace(self, data=self.data.with_full_paths(), engine=engine)

@@ -84,7 +84,7 @@ def repeat(
 
 def _plan(config: RunConfig, out: Path, seeds: range) -> dict[Path, RunConfig]:
     """Return the folder and the configuration of each seed."""
-    config = replace(config, data=config.data.with_full_paths())
+    config = config.with_full_paths()
     return {
         out / f"seed-{seed:03d}": replace(config, run=replace(config.run, seed=seed))
         for seed in seeds

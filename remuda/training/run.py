@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from remuda.cluster import launch
@@ -28,7 +27,7 @@ def run(config: RunConfig, out: str | Path | None = None, progress: Progress | N
         raise UserError(
             f"remuda.run needs a configuration, not {config!r}: use remuda.recipe(NAME_OR_FILE)"
         )
-    config = replace(config, data=config.data.with_full_paths())  # a resume may start elsewhere
+    config = config.with_full_paths()  # a resume may start elsewhere
     with launch.join(config.engine) as communicator:
         folder = Path(out) if out is not None else next_folder("run")
         return train(communicator, config, folder, progress or Progress(), is_new=True)

@@ -35,6 +35,17 @@ def test_a_replay_follows_the_order_instead_of_the_speeds(recorded, tmp_path):
     assert orders[0] == orders[1] and len(orders[0][0]) == sum(one[0]["turns"])
 
 
+def test_a_replay_can_be_resumed_in_another_folder(recorded, tmp_path, monkeypatch):
+    values, folder = recorded
+    monkeypatch.chdir(tmp_path)
+    other = replay(values, folder.name, tmp_path / "replay", rounds=1)
+    assert Record.open(other).config.engine.replay == str(folder)
+    monkeypatch.chdir("/")
+    remuda.resume(other, rounds=2)
+    one, two = (Record.open(each).rounds() for each in (folder, other))
+    assert [line["generator_loss"] for line in one] == [line["generator_loss"] for line in two]
+
+
 def test_a_replay_cannot_be_longer_than_the_record(recorded, tmp_path):
     values, folder = recorded
     with pytest.raises(UserError, match="for round 3: train only 2 rounds with --rounds"):

@@ -71,9 +71,9 @@ def _only_rounds(config: RunConfig, ranks: int, rounds: int) -> RunConfig:
     If rank 0 wrote files between two rounds, the other ranks would start the next round before it.
     Each rank has one thread unless the configuration sets another number.
     """
+    config = config.with_full_paths()
     return replace(
         config,
-        data=config.data.with_full_paths(),
         engine=replace(config.engine, name="mpi", ranks=ranks, threads=config.engine.threads or 1),
         run=replace(
             config.run,
