@@ -51,6 +51,7 @@ class Simulation:
         self.traffic: Counter[str] = Counter()
         if isinstance(exchange, Board):
             self.num_listeners = num_listeners(exchange.table)
+            self.table: list[list[int]] = exchange.table.tolist()
 
     def run(self, count: int) -> Raced:
         """Run turns in the order of the simulated clock."""
@@ -120,27 +121,32 @@ class Simulation:
 
     def _places(self, arrival: Arrival) -> list[tuple[int, int]]:
         """Return which posts a turn has used."""
-        assert isinstance(self.exchange, Board)
         self._check(arrival)
-        around = self.exchange.table[arrival.member].tolist()
-        return list(zip(around, arrival.facts, strict=True))
+        return list(zip(self.table[arrival.member], arrival.facts, strict=True))
 
     def _look_ahead(self, later: Iterable[Arrival], posts: Posts) -> None:
-        """Give the members the mail of their next turns, and forget posts that nobody needs."""
-        missing, needed = set(range(len(self.turns))), set[tuple[int, int]]()
+        """Give the members the mail of their next turns, and forget posts that nobody needs.
+
+        A member never uses an older post than before, so a look at the next few turns is enough.
+        """
+        everyone, needed = range(len(self.turns)), set[tuple[int, int]]()
+        missing, behind = set(everyone), set(everyone)
         for arrival in later:
             places = self._places(arrival)
             needed.update(places)
             if arrival.member in missing:
                 self._read(arrival.member, places, posts)
                 missing.remove(arrival.member)
+            if all(number >= self.turns[member] for member, number in places):
+                behind.discard(arrival.member)  # it has seen everything that is known now
+            if not behind:
+                break
         for place in posts.keys() - needed:
             del posts[place]
 
     def _keep_posts(self, posts: Posts) -> None:
         """Keep the members' present posts and those in their mail, which may be older."""
-        assert isinstance(self.exchange, Board)
-        for member, around in enumerate(self.exchange.table.tolist()):
+        for member, around in enumerate(self.table):
             posts[member, self.turns[member]] = self._post(member)
             mail = one(self.mail, member)
             for slot, place in enumerate(zip(around, self.seen[member], strict=True)):
@@ -175,7 +181,7 @@ class Simulation:
             self.arrivals.append(Arrival(member, self.seen[member], now))
             post = self.exchange.post(one(self.rows, member))
             self.traffic["across"] += self.num_listeners[member] * trees.num_bytes(post)
-            around = self.exchange.table[member].tolist()
+            around = self.table[member]
             self.seen[member] = [self.turns[other] for other in around]
             put(self.mail, member, _join([self._post(other) for other in around]))
             self.clock[member] = now + self.pace(member, self.turns[member])
