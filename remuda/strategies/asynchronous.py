@@ -15,6 +15,8 @@ from remuda.population.paces import durations
 from remuda.strategies.base import Strategy
 from remuda.strategies.context import Context, Metrics
 
+SLOWEST = 1e-300  # 1 / speed must be finite: a turn that never ends looks like an idle member
+
 
 class Real(NamedTuple):
     """The members' endless streams of batches."""
@@ -41,9 +43,10 @@ class Asynchronous(Strategy, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not all(0 < speed < inf for speed in self.speeds):
+        if not all(SLOWEST <= speed < inf for speed in self.speeds):
             raise UserError(
-                f"strategy.speeds must be finite numbers above 0, not {list(self.speeds)}"
+                f"strategy.speeds must be finite numbers above 0, and at least {SLOWEST}, not "
+                f"{list(self.speeds)}"
             )
 
     def draw(self, batches: Batches, t: int, num_batches: int) -> Real:

@@ -229,6 +229,7 @@ def test_samples_of_a_mixture_have_the_labels_of_the_cells_own_images(toy_data, 
         (dict(mustangs="update", loss="wasserstein"), "requires a loss of probabilities"),
         (dict(speeds=(1.0, 0.0, 1.0, 1.0)), "strategy.speeds must be finite numbers above 0"),
         (dict(speeds=(1.0, float("nan"))), "strategy.speeds must be finite numbers above 0"),
+        (dict(speeds=(1e-320,)), "and at least 1e-300, not"),  # 1 / speed is infinite
     ],
     ids=str,
 )
