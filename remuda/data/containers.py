@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from remuda.data import headers
 from remuda.data.decoding import Broken, is_image
 from remuda.errors import UserError
 
@@ -141,7 +142,7 @@ class Zip(Container):
         super().__init__(root)
         try:
             self._file = zipfile.ZipFile(root)
-        except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        except Exception as error:  # a damaged archive can raise almost any exception
             raise UserError(
                 f"cannot read the archive {root} ({error}): replace it with a good copy"
             ) from error
@@ -150,7 +151,7 @@ class Zip(Container):
             name = _checked(root, info.filename.replace("\\", "/"))
             if stat.S_ISLNK(info.external_attr >> 16):
                 _refuse_link(root, name, "zip without the option --symlinks")
-            if info.is_dir():
+            if info.filename.endswith("/"):
                 self.folders |= {name} if _is_visible(name) else set()
             elif name and _is_visible(name):
                 self._members[name] = info
@@ -186,31 +187,13 @@ class Tars(Container):
         self._members: dict[str, tuple[Path, int, int]] = {}  # shard, position, size
         times = []
         for shard in shards:
-            self._add(shard, is_only=shards == [root])
+            for member in headers.members(shard):
+                self._add(shard, member, is_only=shards == [root])
             times.append(shard.stat().st_mtime_ns)
         ordered = sorted(self._members.items(), key=lambda item: item[0].split("/"))
         self._finish((name, place[1:], times) for name, place in ordered)
 
-    def _add(self, shard: Path, *, is_only: bool) -> None:
-        try:
-            with tarfile.open(shard, "r:", errorlevel=2) as tar:
-                while (member := tar.next()) is not None:
-                    # Do not keep a description of every member.
-                    tar.members.clear()  # type: ignore[attr-defined]
-                    self._add_member(shard, member, is_only=is_only)
-            # tarfile takes a damaged header for the end, which should be a block of zeros.
-            with shard.open("rb") as file:
-                block = os.pread(file.fileno(), tarfile.BLOCKSIZE, tar.offset)
-            if block != bytes(tarfile.BLOCKSIZE):
-                raise tarfile.ReadError("a header is damaged, or the end is missing")
-        except UserError:
-            raise
-        except (OSError, tarfile.TarError, ValueError, EOFError) as error:
-            raise UserError(
-                f"cannot read the archive {shard} ({error}): replace it with a good copy"
-            ) from error
-
-    def _add_member(self, shard: Path, member: tarfile.TarInfo, *, is_only: bool) -> None:
+    def _add(self, shard: Path, member: tarfile.TarInfo, *, is_only: bool) -> None:
         name = _checked(shard, member.name)
         if member.isdir():
             return

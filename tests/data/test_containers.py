@@ -152,6 +152,16 @@ def test_a_member_that_lies_about_its_size(tmp_path):
         _load(path)
 
 
+def test_a_member_of_a_zip_file_without_a_name(tmp_path):
+    path = _pack(tmp_path / "x.zip", FILES | {"z": b""})
+    raw = bytearray(path.read_bytes())
+    start = raw.rindex(b"PK\x01\x02")
+    raw[start + 28] = 0  # the length of the name
+    raw[start + 30] = 1  # of the extra field, which the name becomes
+    path.write_bytes(raw)
+    assert _load(path).counts == [2, 1]
+
+
 @pytest.mark.parametrize("name", ["x.zip", "x.tar"])
 def test_damaged_archives(tmp_path, name):
     path = _pack(tmp_path / name, {f"a/{i}.png": PICTURE for i in range(20)})
