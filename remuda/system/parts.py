@@ -5,6 +5,7 @@ is imported once per content: two copies of the same text give the same classes.
 configuration is made (``refresh``), and not again while a run trains, so that users can edit it.
 """
 
+import ast
 import hashlib
 import importlib
 import os
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, get_origin, get_type_hints
 
 from remuda.errors import UserError, is_user_error
+from remuda.system.imports import ONE_FILE, check_imports, installed
 from remuda.system.text import suggestion
 
 _REFERENCE = re.compile(r"(?P<place>[^\0]+\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
@@ -72,7 +74,7 @@ def fingerprint(reference: str) -> str:
     if is_file(place):
         sha256 = hashlib.sha256(imported_text(Path(place))).hexdigest()
         return f"{Path(place).name}:{name} (sha256 {sha256[:16]})"
-    return f"{reference} ({_installed(place.partition('.')[0]) or 'not installed'})"
+    return f"{reference} ({installed(place.partition('.')[0]) or 'not installed'})"
 
 
 def imported_text(path: Path) -> bytes:
@@ -92,7 +94,7 @@ def origin(reference: str) -> Origin:
     module = sys.modules.get(place)
     if module is not None and getattr(module, "__file__", None):
         path = Path(str(module.__file__))
-    return Origin(place, path, "" if path is None else digest(path), _installed(package))
+    return Origin(place, path, "" if path is None else digest(path), installed(package))
 
 
 def is_loaded(reference: str) -> bool:
@@ -145,7 +147,9 @@ def load_file(path: Path) -> ModuleType:
     try:
         # Execute the text whose checksum is known. A loader would read the file again, and write
         # its own cache next to it.
-        exec(compile(text, path, "exec", dont_inherit=True), vars(module))
+        tree = ast.parse(text, path)
+        check_imports(tree, path)
+        exec(compile(tree, path, "exec", dont_inherit=True), vars(module))
     except BaseException as error:
         del sys.modules[name]
         raise _explained(error, str(path), path) from error
@@ -221,6 +225,8 @@ def _explained(error: BaseException, what: str, path: Path | None) -> BaseExcept
         if path is not None:
             reason += ", or put all the code into this file, of which a run keeps a copy"
         return UserError(reason)
+    if isinstance(error, ImportError) and path is not None and "relative import" in str(error):
+        return UserError(f"cannot import {what}, which has relative imports: {ONE_FILE}")
     lines = [error.lineno] if isinstance(error, SyntaxError) else []
     for frame in traceback.extract_tb(error.__traceback__):
         if path is not None and frame.filename == str(path):
@@ -269,11 +275,3 @@ def _read(path: Path) -> bytes:
             f"cannot read {path} ({error.strerror}): restore the file, or correct the path, which "
             "is relative to the recipe or, with --set, to the working folder"
         ) from None
-
-
-def _installed(package: str) -> str:
-    """Return the name and the version of the distribution that contains a package."""
-    from importlib.metadata import packages_distributions, version  # takes 20 ms
-
-    names = packages_distributions().get(package, [])
-    return f"{names[0]} {version(names[0])}" if names else ""

@@ -235,3 +235,29 @@ def test_parts_must_be_complete():
         sentence = rf"mine has no {lacking}, .*Demanding needs: define it"
         with pytest.raises(UserError, match=sentence):
             parts.check_kind("mine", part, Demanding, False)
+
+
+@pytest.mark.parametrize("line", ["import my_helper_7", "def f():\n    from my_helper_7 import x"])
+def test_a_file_cannot_import_its_neighbours(tmp_path, monkeypatch, line):
+    """In a script or a notebook, Python finds them, but the folder of the run has no copy."""
+    monkeypatch.syspath_prepend(tmp_path)
+    write(tmp_path / "my_helper_7.py", "x = 1\n")
+    path = write(tmp_path / "mine.py", f"import os, torch\n{line}\n")
+    message = "imports my_helper_7 from its folder, of which a run keeps no copy: put all the code"
+    with pytest.raises(UserError, match=message):
+        parts.load_file(path)
+
+
+def test_a_file_may_import_a_package_next_to_it(tmp_path, monkeypatch):
+    """It may be installed in editable mode, as remuda is in its own checkout."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_package_7").mkdir()
+    write(tmp_path / "my_package_7" / "__init__.py", "x = 1\n")
+    path = write(tmp_path / "mine.py", "from my_package_7 import x\n")
+    assert parts.load_file(path).x == 1
+
+
+def test_a_file_with_relative_imports(tmp_path):
+    path = write(tmp_path / "mine.py", "from .helper import f\n")
+    with pytest.raises(UserError, match="has relative imports: put all the code into one file, or"):
+        parts.load_file(path)
