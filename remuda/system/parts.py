@@ -115,7 +115,8 @@ def load_reference(reference: str) -> Any:
         known = [key for key in vars(module) if not key.startswith("_")]
         if is_file(place):  # leave out what the file imports
             known = [key for key in known if _is_own(module, key)]
-        raise UserError(f"{place} has no {name}: {suggestion(name, known)}") from None
+        hint = suggestion(name, known) if known else "define it there, or name another file"
+        raise UserError(f"{place} has no {name}: {hint}") from None
 
 
 def _is_own(module: ModuleType, name: str) -> bool:

@@ -261,3 +261,9 @@ def test_a_file_with_relative_imports(tmp_path):
     path = write(tmp_path / "mine.py", "from .helper import f\n")
     with pytest.raises(UserError, match="has relative imports: put all the code into one file, or"):
         parts.load_file(path)
+
+
+def test_a_file_that_defines_nothing(tmp_path):
+    path = write(tmp_path / "mine.py", "from dataclasses import dataclass\n")
+    with pytest.raises(UserError, match="has no Tiny: define it there, or name another file"):
+        parts.load_reference(f"{path}:Tiny")
