@@ -149,9 +149,16 @@ def found_runs(folders: list[Path]) -> list[Path]:
 
 
 def refuse_run(recipe: str) -> str:
-    """Return the name of a recipe; raise if it is a run folder, which only ``resume`` continues."""
+    """Return the name of a recipe; raise if it is a run folder, which only ``resume`` continues.
+
+    A recipe keeps its name if a run folder has the same name, as after ``--out runs/RECIPE``.
+    """
     for folder in (Path(recipe), RUNS / recipe):
         if (folder / "config.toml").is_file():
+            from remuda import recipes
+
+            if recipe in recipes.names():
+                return recipe
             repeat = f"remuda train {quote(str(folder / 'config.toml'))}"
             raise UserError(
                 f"{folder} is a run, not a recipe: continue it with {command('resume', folder)}, "

@@ -108,6 +108,14 @@ def test_a_run_is_no_recipe(runs):
             assert status == 2 and "continue it with remuda resume runs/cats-001, or" in said
 
 
+def test_a_run_does_not_hide_the_recipe_of_its_name(runs):
+    assert in_process("show", TRAIN[1])[0] == 0
+    for folder in (Path("runs") / TRAIN[1], Path(TRAIN[1])):
+        folder.mkdir()
+        (folder / "config.toml").write_text("")
+        assert in_process("show", TRAIN[1])[0] == 0, f"the run is {folder}"
+
+
 def test_classes_in_another_case():
     names = ["Cat", "dog", "DOG", "a:b"]
     found = [hints.found_class(name, names) for name in ("cat", "Cat", "dog", "Dog", "bird", "3")]
