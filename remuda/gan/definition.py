@@ -4,7 +4,6 @@ import copy
 from abc import ABC
 from dataclasses import dataclass, field
 
-import torch
 from torch import nn
 
 from remuda.gan import players
@@ -17,6 +16,7 @@ from remuda.gan.optimizers import Adam
 from remuda.gan.players import Pair
 from remuda.networks import Networks
 from remuda.networks.batches import for_batches
+from remuda.system.pytorch import own_random_state
 
 
 @dataclass(eq=False, kw_only=True)
@@ -68,8 +68,7 @@ class Definition(ABC):
 
     def build_networks(self, key: int, *, is_checked: bool = False) -> tuple[nn.Module, nn.Module]:
         """Return a generator and a discriminator whose weights are a function of the key."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(key)
+        with own_random_state(key):
             generator, discriminator = (
                 build(self.networks, role, self.shape, self.num_classes) for role in ROLES
             )

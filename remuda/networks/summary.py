@@ -6,11 +6,12 @@ from torch import nn
 
 from remuda.networks.base import Networks, count_parameters
 from remuda.system import look
+from remuda.system.pytorch import own_random_state
 
 
 def tables(networks: Networks, shape: tuple[int, ...], num_classes: int) -> list[Table]:
     """Return one table for the generator and one for the discriminator."""
-    with torch.random.fork_rng(devices=[]):
+    with own_random_state():
         generator = networks.generator(shape, num_classes)
         discriminator = networks.discriminator(shape, num_classes)
     labels = torch.zeros(2, dtype=torch.int64)

@@ -15,6 +15,23 @@ if TYPE_CHECKING:
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 COMPILED_CODE = "TORCHINDUCTOR_CACHE_DIR"
 
+_drawing = threading.RLock()  # held while a thread uses PyTorch's global generator
+
+
+@contextmanager
+def own_random_state(seed: int | None = None) -> Iterator[None]:
+    """Draw from PyTorch's global generator, and restore its state afterwards.
+
+    All threads share this generator, so threads take turns. Otherwise, two runs that start in one
+    process at the same time would draw each other's initial weights.
+    """
+    import torch
+
+    with _drawing, torch.random.fork_rng(devices=[]):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
+
 
 @contextmanager
 def process_settings(threads: int, deterministic: bool, *, is_tf32: bool = False) -> Iterator[None]:

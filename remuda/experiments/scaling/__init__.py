@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from remuda import data
 from remuda.cluster import doctor, launch
 from remuda.cluster.doctor import probe
@@ -19,6 +17,7 @@ from remuda.experiments.scaling.model import Link
 from remuda.experiments.scaling.plan import read_ranks
 from remuda.experiments.scaling.result import Scaling
 from remuda.strategies.facts import Averaging
+from remuda.system.pytorch import own_random_state
 from remuda.system.text import Notify, ignore
 
 # How often members could average shared tensors: after every k generator updates.
@@ -64,7 +63,7 @@ def averagings_of(
 ) -> tuple[Averaging | None, dict[str, Averaging]]:
     """Return how much members average, and how much they could average, by how often."""
     strategy, num_classes = config.strategy, len(dataset.classes)
-    with torch.random.fork_rng(devices=[]):  # new layers draw weights that nobody uses
+    with own_random_state():  # new layers draw weights that nobody uses
         context = strategy.prepare(config.networks, dataset.shape, num_classes, config.run.seed)
     found = {name: strategy.averaging(context, every) for name, every in OFTEN.items()}
     others = {name: averaging for name, averaging in found.items() if averaging}

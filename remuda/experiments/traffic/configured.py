@@ -3,12 +3,11 @@
 import math
 from dataclasses import replace
 
-import torch
-
 from remuda.config import RunConfig
 from remuda.data import load
 from remuda.experiments.traffic.setting import Setting
 from remuda.networks import count_parameters
+from remuda.system.pytorch import own_random_state
 
 WORKERS = 10  # as in most of the MD-GAN paper's experiments
 
@@ -40,7 +39,7 @@ def setting_for(
     if kind == "subset":
         num_images = num_workers * max(1, round(config.data.fraction * num_images))
     # Building the layers draws initial weights. Keep the caller's random state unchanged.
-    with torch.random.fork_rng(devices=[]):
+    with own_random_state():
         generator = config.networks.generator(shape, num_classes)
         discriminator = config.networks.discriminator(shape, num_classes)
     setting = Setting(
