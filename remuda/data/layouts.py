@@ -78,12 +78,14 @@ def _list_classes(container: Container, prefix: str) -> Listing:
             f"(such as {folders[0]}): keep one folder for each class, or only images"
         )
     if not folders:
-        _require_images(container, prefix, len(images))
+        if not images:
+            raise _without_images(container, prefix, "name another one with data.name=folder:PATH")
         return Listing((_name(container),), images, np.zeros(len(images), np.int64))
     numbers = {name: i for i, name in enumerate(folders)}
     found = np.array([numbers[first] for first, _, _ in inner], np.int64)
     for name, count in zip(folders, np.bincount(found, minlength=len(folders)), strict=True):
-        _require_images(container, f"{prefix}{name}", count)
+        if not count:
+            raise _without_images(container, f"{prefix}{name}", "move this class elsewhere")
     return _grouped(tuple(folders), images, found)
 
 
@@ -92,12 +94,10 @@ def _grouped(classes: tuple[str, ...], images: list[str], labels: np.ndarray) ->
     return Listing(classes, [images[i] for i in order], labels[order].astype(np.int64))
 
 
-def _require_images(container: Container, prefix: str, count: int) -> None:
-    if not count:
-        raise UserError(
-            f"{container.root / prefix} contains no images that Pillow can read: add some or "
-            "delete the folder"
-        )
+def _without_images(container: Container, prefix: str, remedy: str) -> UserError:
+    return UserError(
+        f"{container.root / prefix} contains no images that Pillow can read: add some, or {remedy}"
+    )
 
 
 def _top(container: Container) -> str:

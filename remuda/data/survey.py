@@ -108,7 +108,7 @@ def print_survey(found: Survey, config: DataConfig, console: Console) -> None:
         say(f"images differ in size: train with --set data.size={found.suggested_size()}")
     if len(found.kinds) > 1 and not config.channels:
         say("images differ in kind: train with --set data.channels=3 (RGB) or 1 (grey)")
-    if found.broken and not config.skip_broken:
+    if readable and found.broken and not config.skip_broken:
         say("train without the broken files with --skip-broken")
 
 

@@ -162,7 +162,13 @@ def test_no_images(tmp_path, make):
 def test_an_empty_class_among_others(tmp_path):
     write_image(tmp_path / "a" / "1.png")
     (tmp_path / "b").mkdir()
-    with pytest.raises(UserError, match="b contains no images that Pillow can read"):
+    with pytest.raises(UserError, match=r"b contains no images that Pillow can read: .*move"):
+        _load(tmp_path)
+
+
+def test_a_wrong_folder_is_not_to_be_deleted(tmp_path):
+    (tmp_path / "letter.txt").write_text("Dear Ada")
+    with pytest.raises(UserError, match=r"add some, or name another one with data\.name="):
         _load(tmp_path)
 
 

@@ -79,3 +79,9 @@ def test_the_command(tmp_path):
     for name in ("folder:", "folder:{rank}"):
         result = call("data", name)
         assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
+
+
+def test_nothing_is_left_without_the_broken_files(tmp_path):
+    (tmp_path / "a.png").write_text("no image")
+    text = _printed(DataConfig(name=f"folder:{tmp_path}"))
+    assert "broken: 1 file" in text and "--skip-broken" not in text
