@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from remuda.config import RunConfig
-from remuda.data import Dataset, partition
+from remuda.data import DataConfig, Dataset, partition
 from remuda.engines import ENGINES, Communicator
 from remuda.errors import UserError
 from remuda.record import DataFacts
@@ -129,23 +129,31 @@ def gather_facts(
     everyone = communicator.all_gather(own)
     for rank, other in enumerate(everyone):
         _check_same_kind(rank, other, everyone[0])
-    counts, skipped = dataset.counts, dataset.num_skipped
-    if config.data.is_per_rank:
-        skipped = sum(other["skipped"] for other in everyone)
-        by_class = zip(*(other["counts"] for other in everyone), strict=True)
-        counts = list(map(sum, by_class))
     sizes = [number for other in everyone for number in other["sizes"]]
     return Gathered(
         sizes=sizes,
         class_counts=[numbers for other in everyone for numbers in other["class_counts"]],
-        facts=DataFacts(
-            name=dataset.name,
-            shape=dataset.shape,
-            classes=own["classes"],
-            counts=counts,
-            skipped=skipped,
-            shares=sizes,
-        ),
+        facts=_facts(config.data, dataset, everyone, sizes),
+    )
+
+
+def _facts(
+    data: DataConfig, dataset: Dataset, everyone: list[dict[str, Any]], sizes: list[int]
+) -> DataFacts:
+    name, counts, skipped = dataset.name, dataset.counts, dataset.num_skipped
+    if data.is_per_rank:
+        if data.is_images:
+            name = data.name  # the name of the data set has the path of this rank
+        skipped = sum(other["skipped"] for other in everyone)
+        by_class = zip(*(other["counts"] for other in everyone), strict=True)
+        counts = list(map(sum, by_class))
+    return DataFacts(
+        name=name,
+        shape=dataset.shape,
+        classes=list(dataset.classes),
+        counts=counts,
+        skipped=skipped,
+        shares=sizes,
     )
 
 

@@ -148,6 +148,7 @@ def test_members_share_the_data_of_their_rank(toy_data, tmp_path, tiny):
     assert [len(share) for share in shares] == [0, 0, 19]
     sizes, _, facts = gather_facts(config, toy_data, shares, hosts, world)
     assert sizes == [4, 2, 19] and facts.counts == [13, 7, 5]
+    assert facts.name == "folder:/data/{host}", "not the folder of one rank"
     tiny["strategy"]["weights"] = "distances"
     world = Pretended(counts=[1, 2, 3], sizes=[4, 2], class_counts=[[1, 1, 2], [0, 1, 1]])
     _, class_counts, _ = gather_facts(from_dict(tiny), toy_data, shares, hosts, world)
