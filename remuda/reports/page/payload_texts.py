@@ -15,7 +15,7 @@ from remuda.system.text import duration
 def commands(run: Run, state: str) -> list[dict[str, str]]:
     """Return commands to paste. Never advise to resume a run that is training."""
     found = []
-    if run.reached:  # otherwise, there is no checkpoint to load
+    if run.has_checkpoint:  # otherwise, there is no model to load
         trust = ", trust=True" if parts.read(run.folder) else ""
         python = f"import remuda\n\nimages = remuda.load({str(run.folder)!r}{trust}).sample(16)"
         found.append({"title": "Sample", "text": _sample(run)})

@@ -48,6 +48,7 @@ class Run:
         self.failures: list[Line] = []
         self.scores: list[Score] = []  # one for each round and name, in the order of rounds
         self.best: Score | None = None  # of the best checkpoint, if the run keeps one
+        self.has_checkpoint = False  # then its model can be loaded
         self.trackers: dict[str, Any] = {}
         self.grids: list[tuple[int, Path]] = []  # round and picture, oldest first
         self.cell_grids: list[tuple[int, Path]] = []
@@ -79,6 +80,8 @@ class Run:
         self.rounds.read()
         if self._has("scores.jsonl"):
             self.scores = reader.scores()
+        if self._has("checkpoints") or not self.has_checkpoint:  # its files follow the folder
+            self.has_checkpoint = bool(reader.checkpoints())
         if self._has("scores.jsonl", "checkpoints", "config.toml"):
             self.best = reader.best() if reader.chosen_score else None
         self._stamps = stamps

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from remuda.record.manifests import OLD_MANIFEST
 from remuda.system.processes import this_process
 
 CONFIG = """about = "A <b>small</b> herd"
@@ -54,7 +55,16 @@ def make_record(
         json.dumps([{"device": "old"}, {"device": "cuda:0: Fast <GPU>"}])
     )
     add_rounds(folder, (round_line(t, members) for t in range(1, rounds + 1)))
+    if rounds:
+        add_checkpoint(folder, rounds)
     return folder
+
+
+def add_checkpoint(folder: Path, t: int) -> None:
+    """Write the files by which a checkpoint of version 0.1.0 is found, without content."""
+    place = folder / "checkpoints" / f"round-{t:06d}"
+    place.mkdir(parents=True)
+    (place / OLD_MANIFEST).touch()
 
 
 def round_line(t: int, members: int, **metrics) -> dict:

@@ -1,6 +1,7 @@
 """The data of a run's page, from records made by hand."""
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,15 @@ from remuda.reports.page.run import read
 from remuda.system.processes import this_process
 
 from .pages import NOW, decode, facts_of, payload_of, source
-from .records import add_failure, add_grid, add_rounds, make_record, round_line, set_status
+from .records import (
+    add_checkpoint,
+    add_failure,
+    add_grid,
+    add_rounds,
+    make_record,
+    round_line,
+    set_status,
+)
 
 
 def test_facts(tmp_path):
@@ -114,6 +123,17 @@ def test_a_run_without_a_round_has_no_model(tmp_path):
     assert texts(folder) == [], "it may be starting"
     set_status(folder, NOW, state="stopped", why="a loss became nan")
     assert texts(folder) == [f"remuda resume {folder} --rounds 10"]
+
+
+def test_a_run_without_a_checkpoint_has_no_model(tmp_path):
+    folder = make_record(tmp_path / "run", rounds=2, planned=10)
+    shutil.rmtree(folder / "checkpoints")
+    set_status(folder, NOW, state="stopped", why="it was killed")
+    assert texts(folder) == [f"remuda resume {folder} --rounds 10"]
+    run = read(folder)
+    add_checkpoint(folder, 2)
+    assert run.refresh() and run.has_checkpoint
+    assert len(texts(folder)) == 3
 
 
 def test_the_command_reports_unexpected_content(tmp_path):
