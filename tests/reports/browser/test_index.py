@@ -158,3 +158,15 @@ def test_narrow_pages_do_not_scroll_sideways(runs, visit):
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_long_names_do_not_widen_the_page(runs, visit):
+    facts = json.loads((runs / "a" / "data.json").read_text())
+    facts["name"] = "folder:/scratch/projects/several-sites/site-{rank}"
+    (runs / "a" / "data.json").write_text(json.dumps(facts))
+    add_scores(runs / "a", score(10, "fid_10k_train_inception_100-classes_pooled-12", 20.0))
+    add_scores(runs / "repeats" / "seed-000", score(2, "fid_10k_train_inception_pooled-12", 3.5))
+    page = visit(document(runs))
+    for width in (320, 360, 1220, 1400):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == width

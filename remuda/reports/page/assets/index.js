@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { el, choices, number, duration, time, isNumber } = Remuda;
+  const { el, choices, number, duration, time, isNumber, breakable } = Remuda;
   const link = (id) => `run/${id.split("/").map(encodeURIComponent).join("/")}/`;
 
   // Each column: its title, the value to sort by, and whether larger values come first.
@@ -109,7 +109,7 @@
       bar.value = next.round;
       if (next.state === "running") cells.round.append(bar);
       const found = shown(next, score);
-      const own = score === OWN && found ? next.chosen : "";
+      const own = score === OWN && found ? breakable(next.chosen) : "";
       const [best, newest] = [measured(found?.best), measured(found?.newest)];
       write(cells.best, best ? best.text : "", best ? own : "",
         best ? `round ${number(best.round)}` : "");
