@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from remuda import recipes
 from remuda.config import RunConfig
@@ -53,6 +53,8 @@ class Work(ABC):
     recipe: str
     settings: tuple[str, ...] = ()
     short: tuple[str, ...] = ()  # further settings of --short
+
+    resumes: ClassVar[bool] = True  # whether interrupted runs continue, or start from round 1
 
     def folder(self, options: Options) -> Path:
         """Return the folder of the work."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
-from remuda.errors import Interrupted, UserError, explain, is_user_error
+from remuda.errors import Interrupted, UserError, command, explain, is_user_error
 from remuda.experiments.papers.description import Evidence, Options, Result, Work
 from remuda.experiments.papers.report import write
 from remuda.record.reader import Reader
@@ -70,7 +70,7 @@ class Planned:
     folder: Path
     command: str
     rounds: int
-    reached: int  # 0 if the run has not started
+    reached: int  # 0 if it starts from the first round
     seconds: float | None  # for the remaining rounds; None if not known
 
     @property
@@ -94,17 +94,32 @@ def plan(result: Result, options: Options) -> list[Planned]:
         changes = "".join(f" --set {quote(text)}" for text in work.assignments(options))
         for folder, config in runs:
             reached, rounds = _reached(folder), config.run.rounds
+            if not work.resumes and reached < rounds:
+                reached = 0
             engine = config.engine
             ranks = f" --engine mpi --ranks {engine.ranks}" if engine.name == "mpi" else ""
             seed = f" --seed {config.run.seed} --out {quote(str(folder))}"
-            command = f"remuda train {work.recipe}{changes}{ranks}{seed}"
+            text = f"remuda train {work.recipe}{changes}{ranks}{seed}"
+            if _is_run(folder) and reached < rounds:
+                text = _again(work, folder, rounds, text)
             seconds = None if pace is None else pace * max(0, rounds - reached)
-            found.append(Planned(folder, command, rounds, reached, seconds))
+            found.append(Planned(folder, text, rounds, reached, seconds))
     return found
 
 
+def _again(work: Work, folder: Path, rounds: int, train: str) -> str:
+    """Return the command for an interrupted run, whose folder remuda train would refuse."""
+    if work.resumes:
+        return f"{command('resume', folder)} --rounds {rounds}"
+    return f"rm -r {quote(str(folder))} && {train}"
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.toml").is_file()
+
+
 def _reached(folder: Path) -> int:
-    if not (folder / "config.toml").is_file():
+    if not _is_run(folder):
         return 0
     lines = Reader.open(folder).last_rounds(1)
     return lines[-1]["round"] if lines else 0
@@ -115,7 +130,7 @@ def _pace(folders: Sequence[Path]) -> float | None:
     seconds = [
         line["seconds"]
         for folder in folders
-        if (folder / "config.toml").is_file()
+        if _is_run(folder)
         for line in Reader.open(folder).last_rounds(20)
         if line["round"] > 1
     ]

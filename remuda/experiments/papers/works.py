@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from remuda.config import RunConfig
 from remuda.experiments.papers.description import Options, Work
@@ -40,6 +41,8 @@ class Study(Work):
     weak: bool = False
     rounds: int = 5
     repeats: int = 3
+
+    resumes: ClassVar[bool] = False  # else the rounds would include a second start-up
 
     @property
     def ranks(self) -> list[int]:

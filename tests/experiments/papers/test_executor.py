@@ -12,6 +12,7 @@ from remuda.experiments.papers.values import minutes_of_training
 from remuda.experiments.papers.works import Training
 from remuda.record import Reader
 from tests.experiments.test_repeats import Listener
+from tests.reports.page.records import make_record
 from tests.training.test_run import StopAfter
 
 TINY = (
@@ -65,10 +66,21 @@ def test_an_interrupted_run_is_resumed(result, tmp_path):
     first, second = plan(result, options)
     assert first.state.startswith("resume at round 2, about ") and second.state == "new"
     assert f"--out {second.folder}" in second.command
+    assert first.command == f"remuda resume {first.folder} --rounds 3"
     listener = Listener()
     reproduce(result, replace(options, new_progress=lambda: listener))
     assert [reached for _, reached in listener.begun] == [2, 0]
     assert Reader.open(first.folder).num_rounds() == 3
+
+
+def test_an_interrupted_measurement_starts_again(tmp_path):
+    """A resumed run would include a second start-up, so reproduce removes its folder."""
+    result, options = RESULTS["cellular-table-3"], Options(out=tmp_path, short=True)
+    folder = plan(result, options)[0].folder
+    make_record(folder, rounds=1, planned=2)
+    again = plan(result, options)[0]
+    assert again.state.startswith("new")
+    assert again.command.startswith(f"rm -r {folder} && remuda train cellular-mnist-2x2 ")
 
 
 def test_a_failed_run_leaves_a_gap(result, tmp_path):
