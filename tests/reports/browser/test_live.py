@@ -110,6 +110,18 @@ def test_zoom_choice_and_slider_survive_an_update(visit, growing):
         )
 
 
+def test_a_run_with_fewer_members_may_replace_the_first_one(visit, growing):
+    with growing.served() as port:
+        page = visit(f"http://127.0.0.1:{port}/")
+        summary = page.locator(".chooser summary")
+        assert summary.inner_text().endswith(": 4 of 4")
+        members = [dict(member) for member in growing.whole["members"][:2]]
+        growing.whole |= {"members": members, "noun": "worker"}
+        grow(page, growing, 10)
+        assert summary.inner_text() == "Workers in the charts: 2 of 2"
+        assert page.locator(".chooser li").count() == 2
+
+
 def test_the_end_of_the_run_is_announced(visit, growing):
     with growing.served() as port:
         page = visit(f"http://127.0.0.1:{port}/")

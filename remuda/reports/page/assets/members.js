@@ -36,13 +36,12 @@
     };
   }
 
-  // Return {element, chosen: Set of ids, slot(id), update(members)}; `changed` is called after a
-  // choice. The slot of a member is the number of its colour and dashes.
+  // Return {element, chosen: Set of ids, slot(id), update(members, noun)}; `changed` is called
+  // after a choice. The slot of a member is the number of its colour and dashes.
   Remuda.chooser = (members, noun, changed) => {
     const chosen = initial(members);
     const styles = slots();
     const boxes = new Map();
-    const plural = noun === "class" ? "classes" : `${noun}s`;
     const search = el("input", { type: "search", placeholder: "name or number" });
     const list = el("ul", {});
     const summary = el("summary", {});
@@ -71,6 +70,7 @@
         line.replaceChildren(chosen.has(member.id)
           ? lineMark(colour(slot), dash(slot)) : lineMark("transparent"));
       }
+      const plural = noun === "class" ? "classes" : `${noun}s`;
       summary.textContent = `${plural[0].toUpperCase()}${plural.slice(1)} in the charts: `
         + `${[...boxes.keys()].filter((id) => chosen.has(id)).length} of ${boxes.size}`;
     }
@@ -104,9 +104,19 @@
       }
     }
 
-    function update(next) {
+    // Another run may have taken the place of the first one, with other members.
+    function update(next, kind = noun) {
+      noun = kind;
+      const ids = new Set(next.map((member) => member.id));
+      for (const [id, { item }] of boxes) {
+        if (ids.has(id)) continue;
+        item.remove();
+        boxes.delete(id);
+        chosen.delete(id);
+      }
       next.forEach((member) => {
         if (!boxes.has(member.id)) add(member);
+        boxes.get(member.id).member = member;
         const { name } = boxes.get(member.id);
         const text = member.lost ? `${member.name} (lost)` : member.name;
         name.textContent = name.title = text;

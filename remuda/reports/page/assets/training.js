@@ -126,7 +126,7 @@
       return (next) => {
         run = next;
         chooser.element.hidden = run.members.length < 2;
-        chooser.update(run.members);
+        chooser.update(run.members, run.noun);
         draw();
       };
     },
