@@ -83,6 +83,8 @@ def test_wrong_arguments():
         call("md-gan-figure-3", "--seeds", "0")
     with pytest.raises(UserError, match="is not a run"):
         call("md-gan-figure-3-mlp", "--from", "nowhere")
+    with pytest.raises(UserError, match="leave one of them out"):
+        call("md-gan-figure-3-mlp", "--from", "nowhere", "--dry-run")
 
 
 def test_a_short_reproduction(tmp_path, empty_pages):
