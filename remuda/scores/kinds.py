@@ -16,6 +16,7 @@ from remuda.data.synthetic import MODES
 from remuda.errors import UserError
 from remuda.scores.balance import class_imbalance
 from remuda.scores.base import Features
+from remuda.scores.checks import check_rows
 from remuda.scores.classes import class_diversities, class_frechet_distances, class_kernel_distances
 from remuda.scores.classifier_score import inception_score
 from remuda.scores.fid import frechet_distance
@@ -131,6 +132,7 @@ def _fid(subject: Subject, reference: Reference, held_out: Reference | None) -> 
 
 def _kid(subject: Subject, reference: Reference, held_out: Reference | None) -> Measured:
     real, fake = cast(Features, reference.features).values, _features(subject).values
+    check_rows(real, "real images", at_least=2)  # a site may have a single image
     size = min(MAX_SUBSET, len(real), len(fake))
     key = random.key(subject.seed, "kid")
     return {"kid": Measure(*kernel_distance(real, fake, subset_size=size, key=key))}

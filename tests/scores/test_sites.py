@@ -79,7 +79,8 @@ def test_a_kind_that_fails_at_one_site_has_no_score(union):
     sites.references[2] = replace(few, features=few.features.rows(torch.tensor([0]))), None
     values = evaluator.score(samples.images, None, 0)
     assert [value.name for value in values] == ["fid_296_train_lenet_pooled-3"]
-    assert any(note.startswith("no kid: rank 2 on here: ") for note in notes)
+    [note] = [note for note in notes if note.startswith("no kid: rank 2 on here: ")]
+    assert note.endswith("needs at least 2 real images, but there is 1: use more of them")
 
 
 def test_sites_must_have_the_same_classes(union, tmp_path):
