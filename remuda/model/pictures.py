@@ -40,7 +40,10 @@ def save_grid(
     ``names`` holds one name per row, for instance of its class, to write next to the images. Long
     names are shortened.
     """
-    _save(draw(images, columns, names), Path(path), "PNG")
+    path = Path(path)
+    if Image.registered_extensions().get(path.suffix.lower(), "PNG") != "PNG":
+        raise UserError(f"cannot write {path}: pictures are PNG files, so let its name end in .png")
+    _save(draw(images, columns, names), path, "PNG")
 
 
 def save_animation(pictures: Sequence[Image.Image], path: Path) -> None:
@@ -72,6 +75,13 @@ def draw(images: Tensor, columns: int, names: Sequence[str] | None = None) -> Im
 
     ``names`` are written next to the rows of a grid.
     """
+    if images.ndim != 4 or not len(images):
+        raise UserError(
+            f"cannot draw a tensor of shape {tuple(images.shape)}: pass at least one image, as a "
+            "tensor (n, C, H, W)"
+        )
+    if columns < 1:
+        raise UserError(f"cannot draw a grid with {columns} columns: use 1 or more")
     if images.is_floating_point():
         return _scatter(images)
     grid = _grid(images, columns)
