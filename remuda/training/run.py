@@ -74,10 +74,11 @@ def changed(
 
     ``settings`` are assignments such as ``strategy.ema=0.9``. The other arguments override them.
     """
-    values = to_dict(config)
-    if members is not None:  # start with all members, and divide the data again
+    values, keys = to_dict(config), {text.partition("=")[0].strip() for text in settings}
+    if members is not None or "run.members" in keys:
+        # Start with all members, and divide the data again.
         values["run"]["lost"], values["data"]["ranks"] = (), ()
-        if rounds is not None:
+        if rounds is not None or "run.rounds" in keys:
             # The schedule ends with the new last round, so that new members can learn.
             values["strategy"]["annealing_rounds"] = 0.0
     values = override(values, list(settings))

@@ -223,3 +223,15 @@ def test_annealing_that_begins_with_a_resume_ends_with_its_last_round(tiny):
     settings = ["strategy.annealing=linear", "strategy.final_lr=0"]
     longer = changed(make(tiny, rounds=100), 150, None, None, None, None, settings=settings)
     assert longer.strategy.annealing_rounds == 150
+
+
+def test_set_changes_the_members_as_the_flag_does(tiny):
+    tiny["strategy"] |= {"annealing": "linear", "final_lr": 0.0}
+    config = make(tiny, rounds=100)
+    expected = changed(config, 150, None, 4, None, None)
+    for rounds, settings in (
+        (150, ["run.members=4"]),
+        (None, ["run.members = 4", "run.rounds=150"]),
+    ):
+        found = changed(config, rounds, None, None, None, None, settings=settings)
+        assert found == expected
