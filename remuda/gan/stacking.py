@@ -25,6 +25,16 @@ class Stacking(NamedTuple):
         if self.problem:
             raise UserError(f"vmap cannot stack these networks ({self.problem}): {remedy}")
 
+    def explain_slow(self) -> str:
+        """Return a message if some operations are slow. It replaces PyTorch's own warnings."""
+        if not self.slow:
+            return ""
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        return (
+            f"PyTorch cannot stack {', '.join(self.slow)} and runs one member after the other "
+            "there; --set engine.layout=loop may be faster"
+        )
+
 
 def try_stacking(definition: Definition, step: Callable[..., Any]) -> Stacking:
     """Run a step of a GAN for two pairs with ``vmap``, on the CPU."""

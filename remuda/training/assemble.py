@@ -1,6 +1,5 @@
 """Assemble the data, networks, strategy and engine that a configuration describes."""
 
-import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -140,12 +139,8 @@ def _check_stacking(config: EngineConfig, gan: GAN, device: torch.device, notify
     if not is_stacked(config.layout, device):
         return
     gan.stacking.require("use --set engine.layout=loop")
-    if gan.stacking.slow:
-        notify(
-            f"PyTorch cannot stack {', '.join(gan.stacking.slow)} and runs one member after the "
-            "other there; --set engine.layout=loop may be faster"
-        )
-        warnings.filterwarnings("ignore", message="There is a performance drop")
+    if slow := gan.stacking.explain_slow():
+        notify(slow)
 
 
 def _check_changes(gan: GAN, notify: Notify) -> None:

@@ -146,6 +146,21 @@ def test_buffers_of_any_type(monkeypatch):
     assert {verdict for verdict, _ in problems("mine")} == {"note"}
 
 
+def test_slow_operations_are_a_note(monkeypatch, recwarn):
+    """PyTorch would warn about them in words for its developers."""
+
+    class Slow(Generator):
+        def __init__(self, latent):
+            super().__init__(latent)
+            self.layer = nn.utils.parametrizations.weight_norm(self.layer)
+
+    monkeypatch.setitem(NETWORKS, "slow", wrap(Slow, Discriminator, latent=8))
+    notes = [problem for verdict, problem in problems("slow") if verdict == "note"]
+    (note,) = [each for each in notes if "stack" in each]
+    assert "_weight_norm_interface" in note and "engine.layout=loop" in note
+    assert not [each for each in recwarn if "performance drop" in str(each.message)]
+
+
 def test_shapes_that_are_not_supported_are_notes(monkeypatch):
     monkeypatch.setitem(NETWORKS, "own", wrap(Generator, Discriminator, latent=6))
     found = problems("own")

@@ -43,6 +43,8 @@ def check_networks(name: str, settings: Sequence[str]) -> Iterator[Outcome]:
         problem = f"vmap cannot stack them ({stacking.problem}): {remedy}"
         yield Outcome("stacking of all members", problem, is_fatal=False)
     else:
+        if slow := stacking.explain_slow():
+            yield Outcome("stacking of all members", slow, is_fatal=False)
         yield from run_all(_stacked_promises(gan))
     for shape in COMMON_SHAPES:
         if shape != gan.shape:
