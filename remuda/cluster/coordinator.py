@@ -206,7 +206,7 @@ def make_heartbeat(
         return coordinator
     (host, port), token = communicator.all_gather(None)[0]
     return HeartbeatSender(
-        communicator.rank,
+        communicator.original_rank,
         members,
         heartbeat_interval(engine),
         (host, port),

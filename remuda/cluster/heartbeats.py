@@ -2,8 +2,8 @@
 
 Heartbeats travel over TCP, not MPI, so they arrive even when MPI hangs. A separate thread of each
 rank sends them as lines of JSON. Rank 0 receives them (remuda.cluster.coordinator). It may order a
-rank to kill a silent rank on the same host. Ranks are renumbered after a failure, so a rank
-identifies itself by its host and process.
+rank to kill a silent rank on the same host. After a failure, ranks keep the numbers that they had
+at the start of the job, as in failures.jsonl.
 """
 
 import asyncio
@@ -30,26 +30,24 @@ class Heartbeat(ABC):
 
     def __init__(
         self,
-        rank: int,
+        rank: int,  # at the start of the job
         members: Sequence[int],
         interval: float,
         measure: Callable[[], int | None] = lambda: None,
     ):
-        self.interval, self.error = interval, None
+        self.rank, self.interval, self.error = rank, interval, None
         self.measure = measure  # returns the bytes that this process uses
         self.why = ""  # why the run ends early; status.json states it
         # Replace this dict and never change it in place, so that the thread sees no partial update.
         self.current: dict[str, Any] = {}
-        self._update(INACTIVE, 0, rank, members)
+        self._update(INACTIVE, 0, members)
 
-    def start_round(
-        self, t: int, rank: int, members: Sequence[int], speed: float | None = None
-    ) -> None:
+    def start_round(self, t: int, members: Sequence[int], speed: float | None = None) -> None:
         """Report that round t starts or restarts, and which member ids this process hosts.
 
         ``speed`` is the number of members that finish a round in a second, if it is known.
         """
-        self._update(PROCESSING, t, rank, members)
+        self._update(PROCESSING, t, members)
         self.current = {**self.current, "speed": speed}
 
     @abstractmethod
@@ -60,8 +58,13 @@ class Heartbeat(ABC):
         """Return what this process is doing, and how much memory it uses."""
         return {**self.current, "used": self.measure()}
 
-    def _update(self, state: str, t: int, rank: int, members: Sequence[int]) -> None:
-        self.current = {"rank": rank, "members": list(members), "state": state, "round": t}
+    def _update(self, state: str, t: int, members: Sequence[int]) -> None:
+        self.current = {
+            "rank": self.rank,
+            "members": list(members),
+            "state": state,
+            "round": t,
+        }
 
     @abstractmethod
     async def run(self) -> None:
@@ -121,7 +124,7 @@ class HeartbeatSender(Heartbeat):
         pass  # only rank 0 expects heartbeats
 
     def warn(self, text: str) -> None:
-        rank, host = self.current["rank"], self.process.host
+        rank, host = self.rank, self.process.host
         print(f"remuda: rank {rank} on {host}: {text}", file=sys.stderr, flush=True)
 
     async def run(self) -> None:

@@ -94,7 +94,7 @@ def compute(session: Session, training: Training) -> Training:
     t = reached.round + 1
     communicator = session.communicator
     speed = balance.speed(training.timings, len(herd.engine.members))
-    heartbeat.start_round(t, communicator.rank, herd.hosted_ids, speed)
+    heartbeat.start_round(t, herd.hosted_ids, speed)
     herd.engine.expect(training.config.run.rounds - reached.round)
     began, waited = time.perf_counter(), communicator.waited
     with communicator.interruptible():

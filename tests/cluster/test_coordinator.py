@@ -110,10 +110,10 @@ def test_heartbeats_report_what_the_loop_does(start, tmp_path):
         seen = coordinator.roster.ranks[process]
         until(lambda: seen.members == [2, 3])
         assert seen.state == "inactive"
-        sender.start_round(7, 3, [1])
-        coordinator.start_round(7, 0, range(2))
+        sender.start_round(7, [1])
+        coordinator.start_round(7, range(2))
         until(
-            lambda: (seen.state, seen.round, seen.rank, seen.members) == ("processing", 7, 3, [1])
+            lambda: (seen.state, seen.round, seen.rank, seen.members) == ("processing", 7, 1, [1])
         )
         until(lambda: json.loads((tmp_path / "status.json").read_text())["ranks"][1]["round"] == 7)
     until(lambda: seen.state == "finished")
@@ -205,7 +205,7 @@ def test_a_single_process_writes_its_status_and_why_it_stopped(tmp_path):
         pytest.raises(UserError),
         make_heartbeat(tmp_path, config, SingleProcess(), device, range(3), print) as own,
     ):
-        own.start_round(4, 0, range(3))
+        own.start_round(4, range(3))
         until(lambda: (tmp_path / "status.json").exists())
         assert json.loads((tmp_path / "status.json").read_text())["state"] == "running"
         raise UserError("lower the learning rates")

@@ -138,3 +138,5 @@ def assert_complete(folder, rounds=30):
     checkpoint, problems = record.newest()
     assert checkpoint is not None and checkpoint.round == rounds and not problems
     assert record.sample_path(rounds).exists() and (folder / "index.html").exists()
+    numbers = [rank["rank"] for rank in record.status()["ranks"]]
+    assert len(set(numbers)) == len(numbers), "lost ranks are listed with their own numbers"
