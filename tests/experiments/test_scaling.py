@@ -29,8 +29,10 @@ from remuda.experiments.scaling.plan import Case, cases, grow
 from remuda.population.topology import neighbourhoods
 from remuda.record import Reader
 from remuda.strategies.facts import Averaging
+from remuda.tensors import trees
 from remuda.training.assemble import assemble
 from tests.cli.test_cli import in_process
+from tests.contract.threads import run_ranks
 
 
 @pytest.fixture
@@ -320,13 +322,20 @@ def test_shared_layers_send_the_predicted_bytes(tiny, every):
     more = ["strategy.loss=hinge", "strategy.lipschitz=spectral", *steps]
     config = configs.from_dict(configs.override(tiny, [*resnet, *shared, *more]))
     herd = assemble(config)
-    state, engine = herd.start(), MPIEngine(SingleProcess(), 3)
-    metered = Metered(engine)
-    real = herd.batches.draw(0, herd.num_batches)
-    herd.strategy.round(herd.context, metered, state, real, 1)
+    batches = herd.batches.draw(0, herd.num_batches)
+
+    def train(communicator):
+        engine = MPIEngine(communicator, 3)
+        metered, members = Metered(engine), list(engine.members)
+        state = herd.strategy.init(herd.context, engine)
+        real = trees.map(lambda leaf: leaf[members], batches)
+        herd.strategy.round(herd.context, metered, state, real, 1)
+        return metered.calls["mean"], engine.sent["mean"]
+
     averaging = herd.strategy.averaging(herd.context)
-    assert metered.calls["mean"] == 4 * averaging.calls
-    assert engine.sent["mean"] == 4 * averaging.bytes > 0
+    found, _ = run_ranks(2, train)
+    assert found == [(4 * averaging.calls, 4 * averaging.bytes)] * 2 and averaging.bytes > 0
+    assert train(SingleProcess())[1] == 0, "one rank sends nothing"
     data = load(config.data)
     own, others = averagings_of(config, data)
     assert own == averaging and list(others) == ["never", "every update", "every 10 updates"]
