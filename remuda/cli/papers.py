@@ -87,7 +87,9 @@ def _run(
     from remuda.experiments import papers
 
     if dry_run and runs:
-        raise UserError("--from trains nothing that --dry-run could list: leave one of them out")
+        raise UserError(
+            "--from trains no runs, so --dry-run has nothing to list: leave one of them out"
+        )
     if dry_run:
         return _show_plan(results, options)
     outcomes = [_reproduce(result, runs, options) for result in results]

@@ -79,7 +79,8 @@ def _list_classes(container: Container, prefix: str) -> Listing:
         )
     if not folders:
         if not images:
-            raise _without_images(container, prefix, "name another one with data.name=folder:PATH")
+            remedy = "name another folder or archive with data.name=folder:PATH"
+            raise _without_images(container, prefix, remedy)
         return Listing((_name(container),), images, np.zeros(len(images), np.int64))
     numbers = {name: i for i, name in enumerate(folders)}
     found = np.array([numbers[first] for first, _, _ in inner], np.int64)

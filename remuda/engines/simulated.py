@@ -114,9 +114,9 @@ class Simulation:
             is_possible = len(facts) == self.exchange.table.shape[1]
         if arrival.member >= size or not is_possible:
             raise UserError(
-                f"cannot repeat the recorded order: this run has no arrival {list(arrival[:2])}, "
-                "because it has other members or neighbourhoods; use the config.toml of the "
-                "recorded run as the configuration"
+                f"cannot repeat the recorded order: the recorded arrival {list(arrival[:2])} does "
+                "not fit this run, which has other members or neighbourhoods; use the config.toml "
+                "of the recorded run as the configuration"
             )
 
     def _places(self, arrival: Arrival) -> list[tuple[int, int]]:

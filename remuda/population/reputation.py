@@ -9,7 +9,7 @@ honest members are in the majority, liars cannot raise their own medians: collud
 only with each other.
 
 Sources: C. Fung, C. Yoon, I. Beschastnikh, "The limitations of federated learning in sybil
-settings", RAID 2020 (cosines of messages reveal collusion); S. P. Karimireddy, L. He, M. Jaggi,
+settings", RAID 2020 (compares messages by their cosines); S. P. Karimireddy, L. He, M. Jaggi,
 "Learning from history for Byzantine robust optimization", ICML 2021 (memory against liars).
 """
 

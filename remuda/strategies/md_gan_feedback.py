@@ -107,7 +107,7 @@ class FeedbackRules(Distrust, Compressing, ABC):
     def start_counting(self, engine: Engine, server: Any) -> Any:
         """Return the server's state at the start of a round.
 
-        If workers were lost since the last round, all reputations start again.
+        If the number of workers changed since the last round, all agreements start again at 0.
         """
         if self.aggregate == "mean" or not server:
             return server

@@ -109,7 +109,8 @@ class Visiting(Swapping, ABC):
     def shrink(self, size: int, requested: int) -> tuple[Self, int]:
         """Keep the number of workers, which divides the data; only discriminators are lost.
 
-        If every worker has a discriminator, both are lost, as without the setting.
+        If every worker has a discriminator, workers are lost with their discriminators, as without
+        the setting.
         """
         if self.discriminators in (0, requested or WORKERS):
             return replace(self, discriminators=0), size

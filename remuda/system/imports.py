@@ -22,8 +22,8 @@ def check_imports(tree: ast.Module, path: Path) -> None:
                 continue
             if Path(spec.origin).parent == path.parent and not installed(name):
                 raise UserError(
-                    f"{path} imports {name} from its folder, of which a run keeps no copy: "
-                    f"{ONE_FILE}"
+                    f"{path} imports {name} from its folder, but a run keeps copies only of files "
+                    f"that its settings name: {ONE_FILE}"
                 )
 
 

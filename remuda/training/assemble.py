@@ -147,8 +147,8 @@ def _check_changes(gan: GAN, notify: Notify) -> None:
     """Tell the user which changes of images are too small to change any pixel."""
     for name, least in too_small_changes(gan.shape, gan.shift, gan.cutout).items():
         notify(
-            f"strategy.{name}={getattr(gan, name)} changes no image, because it is less than a "
-            f"pixel of {gan.shape[1]}x{gan.shape[2]} images; set it to {least} or more"
+            f"strategy.{name}={getattr(gan, name)} changes no image, because it rounds to 0 "
+            f"pixels of {gan.shape[1]}x{gan.shape[2]} images; set it to {least} or more"
         )
 
 

@@ -168,7 +168,9 @@ def test_an_empty_class_among_others(tmp_path):
 
 def test_a_wrong_folder_is_not_to_be_deleted(tmp_path):
     (tmp_path / "letter.txt").write_text("Dear Ada")
-    with pytest.raises(UserError, match=r"add some, or name another one with data\.name="):
+    with pytest.raises(
+        UserError, match=r"add some, or name another folder or archive with data\.name="
+    ):
         _load(tmp_path)
 
 

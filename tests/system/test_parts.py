@@ -243,7 +243,10 @@ def test_a_file_cannot_import_its_neighbours(tmp_path, monkeypatch, line):
     monkeypatch.syspath_prepend(tmp_path)
     write(tmp_path / "my_helper_7.py", "x = 1\n")
     path = write(tmp_path / "mine.py", f"import os, torch\n{line}\n")
-    message = "imports my_helper_7 from its folder, of which a run keeps no copy: put all the code"
+    message = (
+        "imports my_helper_7 from its folder, but a run keeps copies only of files that its "
+        "settings name: put all the code"
+    )
     with pytest.raises(UserError, match=message):
         parts.load_file(path)
 
