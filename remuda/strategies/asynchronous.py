@@ -45,7 +45,7 @@ class Asynchronous(Strategy, ABC):
         super().__post_init__()
         if not all(SLOWEST <= speed < inf for speed in self.speeds):
             raise UserError(
-                f"strategy.speeds must be finite numbers of at least {SLOWEST}, not "
+                f"strategy.speeds must be finite numbers above 0, and at least {SLOWEST}, not "
                 f"{list(self.speeds)}"
             )
 
