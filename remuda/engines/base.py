@@ -86,10 +86,13 @@ class Engine(ABC):
         take as long as they take, and a few more than ``count`` may arrive.
         """
 
-    def follow(self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] = ()) -> None:
+    def follow(
+        self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] | None = None
+    ) -> None:
         """Let the next race repeat these arrivals; None lets races find their own order.
 
-        The arrivals of later races tell which mail the members have at the end of this one.
+        The arrivals of all later races tell which mail the members have at the end of this one, and
+        which messages are still needed. None means that they are not known yet.
         """
         raise NotImplementedError
 

@@ -143,7 +143,9 @@ class Metered(Engine):
             self.bytes["race", direction] += number
         return raced
 
-    def follow(self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] = ()) -> None:
+    def follow(
+        self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] | None = None
+    ) -> None:
         self.engine.follow(arrivals, later)
 
     def _row_bytes(self, rows: Tree) -> int:

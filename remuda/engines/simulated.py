@@ -84,12 +84,12 @@ class Simulation:
         self.clock[target] = now + self.pace(target, self.turns[target])
 
     def replay(
-        self, order: Sequence[Arrival], posts: Posts, later: Iterable[Arrival] = ()
+        self, order: Sequence[Arrival], posts: Posts, later: Iterable[Arrival] | None = None
     ) -> Raced:
         """Run turns in a recorded order. ``posts`` holds those of earlier races.
 
         With a Board, the arrivals of later races tell which mail was in flight at the end, and
-        which posts are still needed.
+        which posts are still needed. If they are not known (None), all posts are kept.
         """
         if isinstance(self.exchange, Hub):
             for arrival in order:
@@ -102,7 +102,8 @@ class Simulation:
             self._read(member, self._places(arrival), posts)
             self._end_turn(member)
             posts[member, self.turns[member]] = self._post(member)
-        self._look_ahead(later, posts)
+        if later is not None:
+            self._look_ahead(later, posts)
         return self._result()
 
     def _check(self, arrival: Arrival) -> None:

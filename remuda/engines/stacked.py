@@ -77,7 +77,7 @@ class Stacked(Engine):
         self.notify = notify
         self.programs: dict[tuple[Hashable, Signature], Program | Upgrade] = {}
         self.recorded: Sequence[Arrival] | None = None  # the order of the next race
-        self._later: Iterable[Arrival] = ()  # the order of the races after that
+        self._later: Iterable[Arrival] | None = None  # the order of all races after that
         self._single: Stacked | None = None
         self._posts: Posts = {}  # of the races that were replayed
 
@@ -189,7 +189,9 @@ class Stacked(Engine):
                 return simulation.run(count)
             return simulation.replay(self.recorded, self._posts, self._later)
 
-    def follow(self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] = ()) -> None:
+    def follow(
+        self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] | None = None
+    ) -> None:
         self.recorded, self._later = arrivals, later
 
     def single(self, member: int) -> "Stacked":
