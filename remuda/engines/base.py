@@ -1,7 +1,7 @@
 """Define the engine interface: five verbs on rows, and loops that an engine may compile."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remuda.engines.communicator import Communicator, SingleProcess
-from remuda.engines.racing import Arrival, Board, Hub, Pace, Race, Raced, Turn
+from remuda.engines.racing import Arrival, Board, Hub, Later, Pace, Race, Raced, Turn
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
 
@@ -86,9 +86,7 @@ class Engine(ABC):
         take as long as they take, and a few more than ``count`` may arrive.
         """
 
-    def follow(
-        self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] | None = None
-    ) -> None:
+    def follow(self, arrivals: Sequence[Arrival] | None, later: Later = None) -> None:
         """Let the next race repeat these arrivals; None lets races find their own order.
 
         The arrivals of all later races tell which mail the members have at the end of this one, and

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from remuda.engines.base import Engine, Pieces, Step
 from remuda.engines.programs import signature
-from remuda.engines.racing import Arrival, Board, Hub, Pace, Race, Raced, Turn
+from remuda.engines.racing import Arrival, Board, Hub, Later, Pace, Race, Raced, Turn
 from remuda.engines.stacked import Stacked
 from remuda.tensors import trees
 from remuda.tensors.trees import Tree
@@ -143,9 +143,7 @@ class Metered(Engine):
             self.bytes["race", direction] += number
         return raced
 
-    def follow(
-        self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] | None = None
-    ) -> None:
+    def follow(self, arrivals: Sequence[Arrival] | None, later: Later = None) -> None:
         self.engine.follow(arrivals, later)
 
     def _row_bytes(self, rows: Tree) -> int:

@@ -65,6 +65,9 @@ class Arrival(NamedTuple):
     seconds: float = 0.0  # since the start of the race; on one device, the simulated time
 
 
+Later = Iterable[Arrival] | None  # the arrivals of all later races; None: not known yet
+
+
 class Raced(NamedTuple):
     """The result of a race."""
 

@@ -4,7 +4,7 @@ Verbs index tensors. ``map`` runs a loop, one ``vmap``, or a program.
 """
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from remuda.engines.base import Engine, Pieces, Scan, Step, factors, weighted_su
 from remuda.engines.communicator import Communicator
 from remuda.engines.layouts import Layout, is_stacked
 from remuda.engines.programs import Program, Signature, signature
-from remuda.engines.racing import Arrival, Board, Hub, Pace, Race, Raced, Turn
+from remuda.engines.racing import Arrival, Board, Hub, Later, Pace, Race, Raced, Turn
 from remuda.engines.simulated import Posts, Simulation
 from remuda.engines.upgrades import Upgrade
 from remuda.errors import UserError
@@ -77,7 +77,7 @@ class Stacked(Engine):
         self.notify = notify
         self.programs: dict[tuple[Hashable, Signature], Program | Upgrade] = {}
         self.recorded: Sequence[Arrival] | None = None  # the order of the next race
-        self._later: Iterable[Arrival] | None = None  # the order of all races after that
+        self._later: Later = None  # the order of all races after that
         self._single: Stacked | None = None
         self._posts: Posts = {}  # of the races that were replayed
 
@@ -189,9 +189,7 @@ class Stacked(Engine):
                 return simulation.run(count)
             return simulation.replay(self.recorded, self._posts, self._later)
 
-    def follow(
-        self, arrivals: Sequence[Arrival] | None, later: Iterable[Arrival] | None = None
-    ) -> None:
+    def follow(self, arrivals: Sequence[Arrival] | None, later: Later = None) -> None:
         self.recorded, self._later = arrivals, later
 
     def single(self, member: int) -> "Stacked":
