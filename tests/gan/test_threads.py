@@ -34,9 +34,9 @@ def test_weights_do_not_depend_on_other_threads():
     is_ready = False
     other = threading.Thread(target=lambda: gan.init(4))
     gan = make(Announced(latent=5, hidden=8, before=wait_in_the_other_thread))
-    alone = gan.init(3)
+    expected = gan.init(3)
     is_ready = True
     together = gan.init(3)
     may_build.set()
     other.join()
-    assert trees.equal(together, alone)
+    assert trees.equal(together, expected)
