@@ -3,6 +3,7 @@
 On a GPU the program is replayed from a CUDA graph over static buffers.
 """
 
+import time
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -127,10 +128,27 @@ class Program:
         for length, replay in self.graphs:
             for _ in range(left // length):
                 replay()
-                if self.is_yielding and self.is_on_gpu:
-                    torch.cuda.current_stream().synchronize()
+                if self.is_yielding:
+                    self._wait()
             left %= length
         return _copied(self.carry), self._outs()
+
+    def predicted_seconds(self) -> float:
+        """Predict how long the first call takes, from one step. The call overwrites its results."""
+        if not self.graphs:
+            self._capture()
+        replay = self.graphs[-1][1]  # of a single step
+        for _ in range(2):  # the first replay also loads the graph
+            self.position.zero_()
+            self._wait()
+            started = time.perf_counter()
+            replay()
+            self._wait()
+        return self.num_steps * (time.perf_counter() - started)
+
+    def _wait(self) -> None:
+        if self.is_on_gpu:
+            torch.cuda.current_stream().synchronize()
 
     @property
     def is_preparing(self) -> bool:

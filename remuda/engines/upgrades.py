@@ -23,9 +23,9 @@ from remuda.tensors.trees import Tree
 # compiled before comes from PyTorch's cache and needs only a few seconds.
 WORTH, WORTH_AGAIN = 60.0, 15.0
 SWITCH_INTERVAL = 0.0005  # seconds: how soon the training thread gets Python back from the compiler
-# Seconds after which training waits for the compiler. Uncompiled rounds slow the compiler down, and
-# are themselves so slow that waiting costs little. For a step that was compiled before, training
-# waits at once.
+# Seconds after which training waits for the compiler, instead of starting a round that would end
+# later. Uncompiled rounds slow the compiler down, and are themselves so slow that waiting costs
+# little. For a step that was compiled before, training waits at once.
 PATIENCE, PATIENCE_AGAIN = 30.0, 0.0
 CANCEL = 60.0  # seconds to wait for a cancelled compilation when the process ends
 
@@ -34,7 +34,8 @@ class Upgrade:
     """Runs an uncompiled program, until a thread has compiled the same step.
 
     Compiling pays if the rest of the run would take more than a minute without it. Short runs
-    therefore never compile. If compiling fails, the uncompiled program stays.
+    therefore never compile. A measured step predicts the first round, which can take minutes. If
+    compiling fails, the uncompiled program stays.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Upgrade:
         self.compilation: Compilation | None = None
         self.is_settled = False  # no other program will come
         self.marker: Path | None = None  # a file that exists if the step was compiled before
+        self.predicted = 0.0  # seconds of the first round
         self.started: float | None = None  # the start of the last call
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
@@ -57,7 +59,8 @@ class Upgrade:
         if self.program is None:
             self.program = self.build(carry, inputs, is_compiled=False)
             self.marker = _marker(carry, inputs)
-        elif not self.is_settled:
+            self.predicted = self.program.predicted_seconds()
+        if not self.is_settled:
             self._advance(carry, inputs)
         self.started = time.perf_counter()
         return self.program(carry, inputs)
@@ -80,12 +83,14 @@ class Upgrade:
 
     def _advance(self, carry: Tree, inputs: Tree) -> None:
         assert self.program is not None
-        if self.compilation is None and self._pays():
+        seconds = self._round_seconds()
+        if self.compilation is None and self._pays(seconds):
             self._start(carry, inputs)
         if self.compilation is None:
             return
         if self.compilation.is_running:
-            if self.compilation.age < (PATIENCE_AGAIN if self.is_known else PATIENCE):
+            patience = PATIENCE_AGAIN if self.is_known else PATIENCE
+            if self.compilation.age + seconds < patience:
                 return
             self.notify("waiting for the compiler")
             self.compilation.wait()
@@ -103,11 +108,13 @@ class Upgrade:
             f"compiled the training step in {duration(compilation.seconds)}; it takes over now"
         )
 
-    def _pays(self) -> bool:
-        """Extrapolate the last round, which ended now, to the rounds that are left."""
-        assert self.started is not None
-        rest = (time.perf_counter() - self.started) * self.rounds_left()
-        return rest > (WORTH_AGAIN if self.is_known else WORTH)
+    def _round_seconds(self) -> float:
+        """Return the duration of the last round, which ended now, or predict the first one."""
+        return self.predicted if self.started is None else time.perf_counter() - self.started
+
+    def _pays(self, seconds: float) -> bool:
+        """Return whether the rest of the run, in rounds of these seconds, takes long enough."""
+        return seconds * self.rounds_left() > (WORTH_AGAIN if self.is_known else WORTH)
 
     def _mark(self) -> None:
         assert self.marker is not None

@@ -11,6 +11,7 @@ import torch
 
 from remuda.data.batches import Batch
 from remuda.engines import Stacked, upgrades
+from remuda.engines.programs import Program
 from remuda.engines.upgrades import Upgrade
 from remuda.networks import MLP
 from remuda.strategies import ClassParallel
@@ -28,8 +29,9 @@ def _empty_cache(monkeypatch, tmp_path):
 class Builder:
     """Builds programs that return their kind; compiling waits for a signal."""
 
-    def __init__(self, error: Exception | None = None):
+    def __init__(self, error: Exception | None = None, seconds: float = 1.0):
         self.may_finish, self.error, self.built = threading.Event(), error, []
+        self.seconds = seconds  # that a round is predicted to take
 
     def __call__(self, carry, inputs, *, is_compiled):
         self.built.append(is_compiled)
@@ -38,14 +40,17 @@ class Builder:
                 pass
             if self.error is not None:
                 raise self.error
-        return FakeProgram("compiled" if is_compiled else "captured")
+        return FakeProgram("compiled" if is_compiled else "captured", self.seconds)
 
 
 class FakeProgram:
     """Returns its kind instead of a state."""
 
-    def __init__(self, kind: str):
-        self.kind, self.is_yielding = kind, False
+    def __init__(self, kind: str, seconds: float):
+        self.kind, self.seconds, self.is_yielding = kind, seconds, False
+
+    def predicted_seconds(self) -> float:
+        return self.seconds
 
     def __call__(self, carry, inputs):
         return self.kind, inputs
@@ -86,14 +91,12 @@ def test_training_waits_at_once_for_a_step_that_was_compiled_before(monkeypatch)
     builder.may_finish.set()
     wait_for(first)
     assert kind(first) == "compiled"
-    assert [kind(second), kind(second)] == ["captured", "compiled"]
+    assert kind(second) == "compiled"
     assert "while training continues" in messages[0] and "from the cache" in messages[2]
 
 
-def test_steps_of_other_shapes_were_not_compiled_before(monkeypatch):
-    monkeypatch.setattr(upgrades, "WORTH", 0.0)
-    builder = Builder()
-    builder.may_finish.set()
+def test_steps_of_other_shapes_were_not_compiled_before():
+    builder = Builder(seconds=0.0)
     programs = [upgrade(builder, 100, []) for _ in range(2)]
     kind(programs[0])
     programs[0]._mark()
@@ -102,8 +105,8 @@ def test_steps_of_other_shapes_were_not_compiled_before(monkeypatch):
 
 
 def test_short_runs_are_never_compiled():
-    """The last round took 50 ms, so that 100 more take 5 s: much less than a minute."""
-    builder, messages = Builder(), []
+    """A round takes 50 ms, so that 100 take 5 s: much less than a minute."""
+    builder, messages = Builder(seconds=0.05), []
     program = upgrade(builder, 100, messages)
     for _ in range(3):
         kind(program)
@@ -111,16 +114,37 @@ def test_short_runs_are_never_compiled():
     assert builder.built == [False] and not messages
 
 
-def test_the_rest_of_the_run_is_extrapolated_from_the_last_round(monkeypatch):
-    now = iter([10.0, 10.5, 10.5, 12.0])
-    monkeypatch.setattr(time, "perf_counter", lambda: next(now))
-    program = upgrade(Builder(), 120, [])
+def test_compiling_pays_if_the_rest_of_the_run_takes_more_than_a_minute(monkeypatch):
+    builder = Builder(seconds=0.5)
+    program = upgrade(builder, 120, [])
+    monkeypatch.setattr(time, "perf_counter", lambda: 10.0)
     kind(program)
-    assert not program._pays()  # 120 rounds of 0.5 s take a minute, not more
-    program.started = 10.5
-    assert (program._pays(), upgrades.WORTH) == (False, 60.0)
-    monkeypatch.setattr(time, "perf_counter", lambda: 11.1)
-    assert program._pays()
+    assert builder.built == [False], "120 rounds of 0.5 s are predicted to take a minute, not more"
+    monkeypatch.setattr(time, "perf_counter", lambda: 10.5)
+    assert not program._pays(program._round_seconds()), "so long did the last round take"
+    monkeypatch.setattr(time, "perf_counter", lambda: 10.6)
+    assert program._pays(program._round_seconds())
+
+
+def test_a_slow_first_round_waits_for_the_compiler():
+    """A round of 31 s would end after the 30 s for which uncompiled rounds may run."""
+    builder, messages = Builder(seconds=31.0), []
+    program = upgrade(builder, 2, messages)
+    threading.Timer(0.1, builder.may_finish.set).start()
+    assert kind(program) == "compiled"
+    assert messages[1] == "waiting for the compiler" and "takes over" in messages[2]
+
+
+def test_a_program_predicts_its_first_call_without_changing_it():
+    def step(carry, x):
+        time.sleep(0.01)
+        return carry + x, 2 * carry
+
+    inputs = (torch.ones(5, 2),)
+    program = Program([step], torch.zeros(2), inputs, torch.float32, is_compiled=False)
+    assert 0.05 <= program.predicted_seconds() < 5
+    carry, outs = program(torch.zeros(2), inputs)
+    assert carry.tolist() == [5, 5] and outs[:, 0].tolist() == [0, 2, 4, 6, 8]
 
 
 def test_a_failed_compilation_is_reported_and_training_continues(monkeypatch):
