@@ -5,7 +5,6 @@ flushed to the disk and renamed. The checksums (MD5, as published) guard against
 not against forgery.
 """
 
-import fcntl
 import hashlib
 import http.client
 import os
@@ -13,8 +12,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from remuda.data.sources import Package, Source
@@ -42,26 +40,6 @@ def mirrors(source: Source) -> tuple[str, ...]:
             f"REMUDA_MIRROR must start with http://, https:// or file://, but it is {site}"
         )
     return (f"{site.rstrip('/')}/{source.name}/",)
-
-
-@contextmanager
-def lock(path: Path, remedy: str = "set data.path to another folder") -> Iterator[None]:
-    """Hold a lock on a file; wait while another process holds it.
-
-    The message about a file that cannot be locked ends with the remedy. The file is never deleted,
-    because deleting it would race with waiting processes.
-    """
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(path.open("w"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                progress.say(f"waiting for the process that holds {path}")
-                fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError as error:
-            raise UserError(f"cannot lock {path} ({error.strerror}): {remedy}") from error
-        yield
 
 
 def fetch_into(package: Package, mirrors: Sequence[str], target: Path) -> None:

@@ -9,6 +9,9 @@ from remuda.data import download, idx
 from remuda.data.config import DataConfig, Split
 from remuda.data.sources import Layout, Package, Source
 from remuda.errors import UserError
+from remuda.system.locks import lock
+
+OTHER_FOLDER = "set data.path to another folder"  # the remedy if a lock fails
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def obtain(source: Source, split: Split, config: DataConfig) -> Found:
         return found
     archive = _find_archive(source, folders)
     target = first_writable(source, folders)
-    with download.lock(target / f".{source.name}.lock"):
+    with lock(target / f".{source.name}.lock", OTHER_FOLDER):
         found = locate(source, split, folders)  # another process may have fetched them
         if found is not None:
             return found

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda.data.download import lock
 from remuda.errors import UserError
 from remuda.system import disk
+from remuda.system.locks import lock
 
 _ROWS_AT_ONCE = 256  # rows gathered before their pages are given back
 _SMALL_ROW = 1 << 16  # bytes, below which reading ahead wastes more than it saves

@@ -1,5 +1,7 @@
 """Prepare the reference, the real images to compare samples with, and cache its features."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +21,7 @@ from remuda.scores.features import cache
 from remuda.scores.features.advice import advice
 from remuda.scores.gaussian import Gaussian
 from remuda.system import progress
+from remuda.system.locks import lock
 from remuda.system.text import Notify
 
 SAMPLE = 10_000  # images whose features are kept; mean and covariance use all images
@@ -108,17 +111,18 @@ def make_reference(
     if extractor is not None:
         name = f"{extractor.name}-{text_digest(f'{key} {extractor.digest} {SAMPLE}')}.st"
         path = cache.folder("references") / name
-        found = _read(path, device, notify)
-        if found is None:
-            notify(
-                f"computing {extractor.name} features of {len(dataset.images):,} {split} images, "
-                "once for these data"
-            )
-            hint = advice(extractor, dataset, is_reference=True)
-            title = f"computing features of {split} images"
-            with progress.tracked(title, len(dataset.images), "images", hint):
-                found = _compute(dataset.images, rows, extractor)
-            _keep(path, found, notify)
+        with _locked(path):
+            found = _read(path, device, notify)
+            if found is None:
+                notify(
+                    f"computing {extractor.name} features of {len(dataset.images):,} {split} "
+                    "images, once for these data"
+                )
+                hint = advice(extractor, dataset, is_reference=True)
+                title = f"computing features of {split} images"
+                with progress.tracked(title, len(dataset.images), "images", hint):
+                    found = _compute(dataset.images, rows, extractor)
+                _keep(path, found, notify)
         gaussian, features = found
     return Reference(
         name=dataset.name,
@@ -133,6 +137,16 @@ def make_reference(
         classes=tuple(dataset.classes),
         is_part=is_part,
     )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let other processes wait, and then use the same file. A read-only cache has no locks."""
+    with ExitStack() as stack:
+        with suppress(OSError, UserError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(lock(path.with_name(f".{path.name}.lock"), ""))
+        yield
 
 
 def _compute(

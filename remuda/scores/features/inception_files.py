@@ -24,6 +24,7 @@ from remuda.scores.features.inception_layers import (
     fold,
     layers,
 )
+from remuda.system.locks import lock
 
 PUBLIC = "pt_inception-2015-12-05-6726825d.pth"
 # The SHA-256 of the public file starts with these digits, which are part of its name. No other
@@ -67,7 +68,7 @@ def locate(folders: list[Path]) -> Path | None:
 def fetch(folders: list[Path]) -> Path:
     """Download the public file into the first writable folder, one process at a time."""
     target = files.first_writable(SOURCE, folders)
-    with download.lock(target / f".{FOLDER}.lock"):
+    with lock(target / f".{FOLDER}.lock", files.OTHER_FOLDER):
         found = locate(folders)  # another process may have downloaded it meanwhile
         if found is not None:
             return found
