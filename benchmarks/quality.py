@@ -32,7 +32,13 @@ FID_50K, FID_10K = "fid_50k_train_inception", "fid_10k_train_inception"
 KIDS = ("kid_50k_train_inception", "kid_10k_train_inception")
 PLACES = {FID_50K: 2, FID_10K: 2, KIDS[0]: 4, KIDS[1]: 4}  # decimal places in the file
 LOCAL = ("--out", "--data")  # flags with paths of one machine, which the page leaves out
-COLOURS = {"standalone": "#0072b2", "class-parallel": "#d55e00", "md-gan": "#009e73"}
+COLOURS = {
+    "standalone": "#0072b2",
+    "class-parallel": "#d55e00",
+    "md-gan": "#009e73",
+    "fl-gan": "#cc79a7",
+    "cellular": "#8a6d00",
+}
 
 Entry = dict[str, Any]
 
@@ -135,7 +141,7 @@ def plotted(data: dict[str, list[Entry]]) -> str:
 
 def draw(data: dict[str, list[Entry]], path: Path) -> None:
     """Draw FID over minutes of training, with the anchors as horizontal lines."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    figure = Figure(figsize=(9, 6), layout="constrained")
     axes = figure.subplots()
     for anchor in data["anchor"]:
         style = "-" if anchor["comparable"] else "--"
@@ -149,9 +155,9 @@ def draw(data: dict[str, list[Entry]], path: Path) -> None:
     axes.plot([], [], "o", color="0.3", mfc="white", label="10,000 samples")
     axes.plot([], [], "-", color="0.7", label="published, 50,000 samples")
     axes.plot([], [], "--", color="0.7", label="published, other protocols")
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
-    axes.set(xscale="log", yscale="log", xlim=(2, 100), ylim=(1.5, 150))
-    axes.set(xticks=[2, 5, 10, 20, 50, 100], yticks=[2, 5, 10, 20, 50, 100])
+    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 0.12))
+    axes.set(xscale="log", yscale="log", xlim=(3, 45), ylim=(1.5, 250))
+    axes.set(xticks=[5, 10, 20, 40], yticks=[2, 5, 10, 20, 50, 100, 200])
     axes.set(xlabel="minutes on one H200", ylabel="FID")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set(major_formatter="{x:g}", minor_formatter="")
@@ -181,6 +187,7 @@ def draw_runs(axes: Any, runs: list[Entry]) -> None:
         va="center",
         size=8,
         color=colour,
+        zorder=1,  # below all points
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # cover the lines below
     )
 

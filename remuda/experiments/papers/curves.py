@@ -119,21 +119,33 @@ class Curves(Form):
             except Missing as reason:
                 gaps.mark(f"{line.label}: {reason}")
         write_csv(stem.with_name(f"{stem.name}.csv"), TITLES, _records(found))
-        lines = _last_scores(found, [kind for kind, _ in self.axes])
-        if any(scored.points for scored in found.values()):
+        has_scores = {kind for scored in found.values() for kind in scored.points}
+        axes = [(kind, label) for kind, label in self.axes if kind in has_scores]
+        for kind, label in self.axes:
+            if found and kind not in has_scores:
+                name = label.partition(" (")[0]
+                gaps.mark(f"{name}: no run has this score")
+        lines = _last_scores(found, [kind for kind, _ in axes])
+        if axes:
             picture = stem.with_name(f"{stem.name}.png")
-            self.draw(found, picture, "short" if evidence.short else "")
+            self.draw(found, axes, picture, "short" if evidence.short else "")
             lines = [f"![scores over iterations]({picture.name})", "", *lines]
         return [*lines, *gaps.notes()]
 
-    def draw(self, found: Mapping[Line, Scored], path: Path, title: str = "") -> None:
+    def draw(
+        self,
+        found: Mapping[Line, Scored],
+        axes_of: list[tuple[str, str]],
+        path: Path,
+        title: str = "",
+    ) -> None:
         """Draw the curves. Grey vertical lines mark the loss of a member."""
         from matplotlib.figure import Figure  # slow to import, and used only here
         from matplotlib.ticker import FuncFormatter
 
         figure = Figure(figsize=(9, 3.9))
-        places = figure.subplots(1, len(self.axes))
-        for axes, (kind, label) in zip(places, self.axes, strict=True):
+        places = figure.subplots(1, len(axes_of), squeeze=False)[0]
+        for axes, (kind, label) in zip(places, axes_of, strict=True):
             for line, scored in found.items():
                 _draw_line(axes, line, scored, kind)
             real = [value for scored in found.values() if (value := scored.real(kind)) is not None]
@@ -208,9 +220,9 @@ def _last_scores(found: Mapping[Line, Scored], kinds: list[str]) -> list[str]:
             if points:
                 names[kind] = points[-1].name
                 real[kind] = f"{points[-1].real:.3f}" if points[-1].real is not None else ""
-        row.append(f"{max(scored.means(kinds[0]), default=0):,.0f}")
+        row.append(f"{max((x for kind in kinds for x in scored.means(kind)), default=0):,.0f}")
         rows.append(row)
-    if not rows:
+    if not rows or not kinds:
         return []
     rows.append(["real images", *real.values(), ""])
     header = ["run", *(name or kind for kind, name in names.items()), "last iteration"]

@@ -56,7 +56,9 @@ TITLES = {"mlp": "MLP on MNIST", "cnn": "CNN on MNIST", "cifar10": "CNN on CIFAR
 MEASURED = {
     "mlp": f"{PAGE}#figures-3-and-5-measured",
     "cnn": f"{PAGE}#figures-3-and-5-with-the-cnn-on-mnist-measured",
+    "cifar10": f"{PAGE}#figures-3-and-5-with-the-cnn-on-cifar-10-measured",
 }
+SCOPES = {(3, "cifar10"): "FID without FL-GAN, b = 100", (5, "cifar10"): "FID"}
 FINDINGS_3 = {
     "mlp": "FL-GAN does not converge; MD-GAN has better scores than the standalone GAN.",
     "cnn": "MD-GAN and FL-GAN are close to equivalent; the standalone GAN with b = 100 is better.",
@@ -76,8 +78,9 @@ def _curves(figure: int, column: str, names: list[str], caption: str, finding: s
         paper=PAPER,
         number=f"figure {figure}",
         caption=f"{caption}, {TITLES[column]}",
-        state="measured" if column in MEASURED else "runnable",
-        page=MEASURED.get(column, ""),
+        state="measured",
+        scope=SCOPES.get((figure, column), ""),
+        page=MEASURED[column],
         form=Curves(
             lines=tuple(LINES[name] for name in names),
             axes=INCEPTION_AXES if column == "cifar10" else AXES,

@@ -59,6 +59,18 @@ def test_curves_from_runs_that_exist(tmp_path):
     assert "FL-GAN, b = 10: no run folder of fl-gan-b-10 is in --from" in page.read_text()
 
 
+def test_a_score_that_no_run_has_gets_no_diagram(tmp_path):
+    """Without Inception's head, runs on CIFAR-10 have no Inception score."""
+    fids = [(t, {"fid_500_test_lenet": 20.0 - t}) for t in (1, 2, 3)]
+    make_run(tmp_path / "a", works(MLP)["standalone-b-100"], fids, images=100_000)
+    options = Options(out=tmp_path / "out")
+    page, *_ = redraw(MLP, evidence_from(MLP, [tmp_path], options), options).files
+    text = page.read_text()
+    assert "| run | fid_500_test_lenet | last iteration |" in text
+    assert "| standalone, b = 100 | 18.000 ± 1.000 (n = 3) | 3,000 |" in text
+    assert "MNIST score: no run has this score" in text
+
+
 def test_a_run_of_another_experiment_is_refused(tmp_path):
     folder = make_run(
         tmp_path / "a", works(MLP)["md-gan-k-1"], settings=("strategy.generator_lr=0.1",)
