@@ -75,17 +75,18 @@ class Case:
         self.weight = draw(members, self.k, self.k, *channels) * 0.1
 
     def kernel(self, what: str, tile: Tile | None, parts: int = 0) -> Callable[[], Tensor]:
-        x, g, weight, geometry = self.x, self.g, self.weight, (self.stride, 1)
+        x, g, weight, geometry = self.x, self.g, self.weight, (self.stride, 1, 1)
         big, small = (g, x) if self.layer.is_up else (x, g)
         sides = big.shape[2:4]
         if what == "weight":
             run = kernels.weight_gradient
-            return lambda: run(big, small, self.k, *geometry, tile, parts).permute(0, 3, 4, 2, 1)
+            options = {"tile": tile, "parts": parts}
+            return lambda: run(big, small, self.k, *geometry, **options).permute(0, 3, 4, 2, 1)
         if (what == "forward") == self.layer.is_up:
             source = x if self.layer.is_up else g
-            return lambda: kernels.input_gradient(source, weight, *sides, *geometry, tile)
+            return lambda: kernels.input_gradient(source, weight, *sides, *geometry, tile=tile)
         source = g if self.layer.is_up else x
-        return lambda: kernels.convolution(source, weight, *geometry, tile)
+        return lambda: kernels.convolution(source, weight, *geometry, tile=tile)
 
     def tiles(self, what: str) -> Iterator[tuple[Tile | None, int]]:
         """Propose tiles, and numbers of parts for weight gradients."""

@@ -1,8 +1,10 @@
 """Define convolutions of many members as operators, which transforms and compilers accept.
 
-Images are (members, images, height, width, channels), weights (members, k, k, in, out). The
-operators are linear in both tensors, and their gradients are again these operators: so three of
-them provide all derivatives. On a GPU, they are kernels that store no patches (kernels.py).
+Images are (members, images, height, width, channels), weights (members, k, k, in, out). With
+groups, every group of input channels has its own output channels, and ``in`` counts the channels of
+one group. The operators are linear in both tensors, and their gradients are again these operators:
+so three of them provide all derivatives. On a GPU, they are kernels that store no patches
+(kernels.py).
 
 The gradient of weights is (members, out, in, k, k), the layout of a layer's parameters, so that an
 optimizer need not transpose it.
@@ -26,10 +28,10 @@ LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 Gradients = tuple[Tensor | None, Tensor | None]
 
 
-def convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+def convolution(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int = 1) -> Tensor:
     """Convolve one member's images (b, H, W, C) with its weights (k, k, in, out)."""
     dtype = _dtype(x)
-    return _CONVOLUTION(_one(x, dtype), _one(weight, dtype), stride, padding)[0]
+    return _CONVOLUTION(_one(x, dtype), _one(weight, dtype), stride, padding, groups)[0]
 
 
 def transposed(
@@ -37,19 +39,8 @@ def transposed(
 ) -> Tensor:
     """Apply the transpose of a convolution of images of this size, with weights (k, k, out, in)."""
     dtype = _dtype(x)
-    return _INPUT_GRADIENT(_one(x, dtype), _one(weight, dtype), height, width, stride, padding)[0]
-
-
-def grouped(x: Tensor, weight: Tensor, groups: int, stride: int, padding: int) -> Tensor:
-    """Convolve each group of channels separately, with weights (k, k, in / groups, out).
-
-    To the operators, a group is one more member.
-    """
-    dtype = _dtype(x)
-    images = x.to(dtype).unflatten(3, (groups, -1)).movedim(3, 0)
-    kernels = weight.to(dtype).unflatten(3, (groups, -1)).movedim(3, 0)
-    y = _CONVOLUTION(images.contiguous(), kernels.contiguous(), stride, padding)
-    return y.movedim(0, 3).flatten(3)
+    images, kernels = _one(x, dtype), _one(weight, dtype)
+    return _INPUT_GRADIENT(images, kernels, height, width, stride, padding, 1)[0]
 
 
 def _dtype(x: Tensor) -> torch.dtype:
@@ -62,25 +53,29 @@ def _one(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x[None].to(dtype).contiguous()
 
 
-def _cpu_convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+def _cpu_convolution(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
     members = x.shape[0]
-    y = F.conv2d(_joined(x), _kernel(weight), stride=stride, padding=padding, groups=members)
+    y = F.conv2d(
+        _joined(x), _kernel(weight), stride=stride, padding=padding, groups=members * groups
+    )
     return _separated(y, members)
 
 
 def _cpu_input_gradient(
-    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
+    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int, groups: int
 ) -> Tensor:
     members, batch = g.shape[:2]
-    shape = batch, members * weight.shape[3], height, width
-    x = conv2d_input(shape, _kernel(weight), _joined(g), stride, padding, groups=members)
+    shape = batch, members * groups * weight.shape[3], height, width
+    x = conv2d_input(shape, _kernel(weight), _joined(g), stride, padding, groups=members * groups)
     return _separated(x, members)
 
 
-def _cpu_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
+def _cpu_weight_gradient(
+    x: Tensor, g: Tensor, size: int, stride: int, padding: int, groups: int
+) -> Tensor:
     members = x.shape[0]
-    shape = members * g.shape[4], x.shape[4], size, size
-    weight = conv2d_weight(_joined(x), shape, _joined(g), stride, padding, groups=members)
+    shape = members * g.shape[4], x.shape[4] // groups, size, size
+    weight = conv2d_weight(_joined(x), shape, _joined(g), stride, padding, groups=members * groups)
     return weight.unflatten(0, (members, -1)).contiguous()
 
 
@@ -97,73 +92,70 @@ def _kernel(weight: Tensor) -> Tensor:
     return weight.permute(0, 4, 3, 1, 2).flatten(0, 1).contiguous()
 
 
-def _cuda_convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+def _cuda_convolution(x: Tensor, weight: Tensor, *numbers: int) -> Tensor:
     from remuda.networks import kernels  # needs Triton, which exists only for GPUs
 
-    return kernels.convolution(x, weight, stride, padding)
+    return kernels.convolution(x, weight, *numbers)
 
 
-def _cuda_input_gradient(
-    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
-) -> Tensor:
+def _cuda_input_gradient(g: Tensor, weight: Tensor, *numbers: int) -> Tensor:
     from remuda.networks import kernels
 
-    return kernels.input_gradient(g, weight, height, width, stride, padding)
+    return kernels.input_gradient(g, weight, *numbers)
 
 
-def _cuda_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
+def _cuda_weight_gradient(x: Tensor, g: Tensor, *numbers: int) -> Tensor:
     from remuda.networks import kernels
 
-    return kernels.weight_gradient(x, g, size, stride, padding)
+    return kernels.weight_gradient(x, g, *numbers)
 
 
-def _like_convolution(x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+def _like_convolution(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
     height, width = ((n + 2 * padding - weight.shape[1]) // stride + 1 for n in x.shape[2:4])
     return x.new_empty(*x.shape[:2], height, width, weight.shape[4])
 
 
 def _like_input(
-    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int
+    g: Tensor, weight: Tensor, height: int, width: int, stride: int, padding: int, groups: int
 ) -> Tensor:
-    return g.new_empty(*g.shape[:2], height, width, weight.shape[3])
+    return g.new_empty(*g.shape[:2], height, width, groups * weight.shape[3])
 
 
-def _like_weight(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
-    return x.new_empty(x.shape[0], g.shape[4], x.shape[4], size, size)
+def _like_weight(x: Tensor, g: Tensor, size: int, stride: int, padding: int, groups: int) -> Tensor:
+    return x.new_empty(x.shape[0], g.shape[4], x.shape[4] // groups, size, size)
 
 
-def _weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:
-    return _WEIGHT_GRADIENT(x, g, size, stride, padding).permute(0, 3, 4, 2, 1)
+def _weight_gradient(x: Tensor, g: Tensor, size: int, *geometry: int) -> Tensor:
+    return _WEIGHT_GRADIENT(x, g, size, *geometry).permute(0, 3, 4, 2, 1)
 
 
 def _of_convolution(
-    g: Tensor, x: Tensor, weight: Tensor, needed: tuple[bool, bool], stride: int, padding: int
+    g: Tensor, x: Tensor, weight: Tensor, needed: tuple[bool, bool], *geometry: int
 ) -> Gradients:
-    size = weight.shape[1]
     return (
-        _INPUT_GRADIENT(g, weight, *x.shape[2:4], stride, padding) if needed[0] else None,
-        _weight_gradient(x, g, size, stride, padding) if needed[1] else None,
+        _INPUT_GRADIENT(g, weight, *x.shape[2:4], *geometry) if needed[0] else None,
+        _weight_gradient(x, g, weight.shape[1], *geometry) if needed[1] else None,
     )
 
 
 def _of_input_gradient(
-    z: Tensor, g: Tensor, weight: Tensor, needed: tuple[bool, bool], *geometry: int
+    z: Tensor, g: Tensor, weight: Tensor, needed: tuple[bool, bool], *numbers: int
 ) -> Gradients:
-    stride, padding = geometry[2:]
+    geometry = numbers[2:]
     return (
-        _CONVOLUTION(z, weight, stride, padding) if needed[0] else None,
-        _weight_gradient(z, g, weight.shape[1], stride, padding) if needed[1] else None,
+        _CONVOLUTION(z, weight, *geometry) if needed[0] else None,
+        _weight_gradient(z, g, weight.shape[1], *geometry) if needed[1] else None,
     )
 
 
 def _of_weight_gradient(
-    z: Tensor, x: Tensor, g: Tensor, needed: tuple[bool, bool], *geometry: int
+    z: Tensor, x: Tensor, g: Tensor, needed: tuple[bool, bool], *numbers: int
 ) -> Gradients:
-    stride, padding = geometry[1:]
+    geometry = numbers[1:]
     z = z.permute(0, 3, 4, 2, 1).contiguous()
     return (
-        _INPUT_GRADIENT(g, z, *x.shape[2:4], stride, padding) if needed[0] else None,
-        _CONVOLUTION(x, z, stride, padding) if needed[1] else None,
+        _INPUT_GRADIENT(g, z, *x.shape[2:4], *geometry) if needed[0] else None,
+        _CONVOLUTION(x, z, *geometry) if needed[1] else None,
     )
 
 
@@ -251,16 +243,16 @@ def _differentiable(op: Any, gradients: Callable[..., Gradients]) -> Callable[..
 
 
 _CONVOLUTION = _operator(
-    "convolution(Tensor x, Tensor weight, int stride, int padding) -> Tensor",
+    "convolution(Tensor x, Tensor weight, int stride, int padding, int groups) -> Tensor",
     *(_cpu_convolution, _cuda_convolution, _like_convolution, _of_convolution),
 )
 _INPUT_GRADIENT = _operator(
-    "input_gradient(Tensor g, Tensor weight, int height, int width, int stride, int padding)"
-    " -> Tensor",
+    "input_gradient(Tensor g, Tensor weight, int height, int width, int stride, int padding,"
+    " int groups) -> Tensor",
     *(_cpu_input_gradient, _cuda_input_gradient, _like_input, _of_input_gradient),
 )
 _WEIGHT_GRADIENT = _operator(
-    "weight_gradient(Tensor x, Tensor g, int size, int stride, int padding) -> Tensor",
+    "weight_gradient(Tensor x, Tensor g, int size, int stride, int padding, int groups) -> Tensor",
     *(_cpu_weight_gradient, _cuda_weight_gradient, _like_weight, _of_weight_gradient),
     weights_second=False,
 )

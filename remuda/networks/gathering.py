@@ -1,7 +1,8 @@
 """Define matrix products whose left factor is gathered from images while it is read.
 
 Images are (members, images, height, width, channels), weights (members, k, k, in, out). kernels.py
-launches these programs, and tiles.py defines the argument G. Conditions on capitals are decided
+launches these programs, and tiles.py defines the argument G. A group of channels has its own
+product; its channels are next to each other in every pixel. Conditions on capitals are decided
 when a program is compiled. Where a block lies within one tap of the convolution, the tap is a
 single number: only then can the compiler copy 16 bytes at once.
 """
@@ -24,17 +25,19 @@ def gather_product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Convolve, or convolve transposed: one member, one block of squares, one of columns.
+    """Convolve, or convolve transposed: one group, one block of squares, one of columns.
 
-    The rows of the product are squares of output pixels, the columns are the channels of all
-    pixels in a square. A transposed convolution reads the pixels (row - i, column - j) and writes
-    the square that begins at (stride * row - padding, stride * column - padding). All pixels in
-    this square depend on the same inputs.
+    The rows of the product are squares of output pixels, the columns their channels. A transposed
+    convolution reads the pixels (row - i, column - j) and writes the square that begins at (stride
+    * row - padding, stride * column - padding). All pixels in this square depend on the same
+    inputs.
     """
-    member = tl.program_id(2).to(tl.int64)
-    x += member * images * (G.height * G.width * G.depth)
-    weight += member * (G.size * G.size * G.depth * G.channels)
-    y += member * images * (G.out_height * G.out_width * G.channels)
+    member = (tl.program_id(2) // G.groups).to(tl.int64)
+    group = tl.program_id(2) % G.groups
+    x += member * images * (G.height * G.width * G.depth * G.groups) + group * G.depth
+    weight += member * (G.size * G.size * G.depth * G.channels * G.groups)
+    weight += group * (G.depth if TRANSPOSED else G.channels)
+    y += member * images * (G.out_height * G.out_width * G.channels * G.groups) + group * G.channels
     first = tl.program_id(1) * BLOCK_N
     top, left, channel = _outputs(first, G, TRANSPOSED, SQUARE, BLOCK_N)
     row_taps, column_taps = _num_taps(top, left, G, TRANSPOSED, SQUARE, BLOCK_N)
@@ -42,8 +45,7 @@ def gather_product(
     num_terms = row_taps * column_taps * G.depth
     for start in range(0, num_terms, BLOCK_K):
         tap, depth = _terms(start, G.depth, BLOCK_K)
-        i = tap // column_taps
-        j = tap % column_taps
+        i, j = tap // column_taps, tap % column_taps
         a = _inputs(
             x, images, i, j, depth, start, num_terms, G, TRANSPOSED, SQUARE, BLOCK_P, BLOCK_K
         )
@@ -148,8 +150,8 @@ def _inputs(
     inside = inside & (from_column >= 0) & (from_column < G.width) & (image[:, None] < images)
     if G.depth % BLOCK_K != 0:
         inside = inside & (start + tl.arange(0, BLOCK_K)[None, :] < num_terms)
-    offset = ((image[:, None] * G.height + from_row) * G.width + from_column) * G.depth + depth
-    return tl.load(x + offset, mask=inside, other=0.0)
+    pixel = (image[:, None] * G.height + from_row) * G.width + from_column
+    return tl.load(x + pixel * (G.depth * G.groups) + depth, mask=inside, other=0.0)
 
 
 @triton.jit
@@ -172,7 +174,7 @@ def _places(
     if TRANSPOSED:
         p = top + G.stride * i
         q = left + G.stride * j
-        places = ((p * G.size + q) * G.channels + channel[:, None]) * G.depth + depth
+        places = ((p * G.size + q) * G.channels + channel[:, None]) * (G.depth * G.groups) + depth
         if G.size % G.stride != 0:
             known = known & (p < G.size) & (q < G.size)
     else:
@@ -182,7 +184,7 @@ def _places(
             p = i - top * G.stride
             q = j - left * G.stride
             known = known & (p >= 0) & (p < G.size) & (q >= 0) & (q < G.size)
-        places = ((p * G.size + q) * G.depth + depth) * G.channels + channel[:, None]
+        places = ((p * G.size + q) * G.depth + depth) * (G.channels * G.groups) + channel[:, None]
     return places, known
 
 
@@ -204,9 +206,10 @@ def _store(
     corner = output // G.channels
     to_row = (row * SQUARE - MARGIN)[:, None] + (corner // SQUARE)[None, :]
     to_column = (column * SQUARE - MARGIN)[:, None] + (corner % SQUARE)[None, :]
-    target = ((image[:, None] * G.out_height + to_row) * G.out_width + to_column) * G.channels
+    pixel = (image[:, None] * G.out_height + to_row) * G.out_width + to_column
     mask = (image < images)[:, None] & (output < SQUARE * SQUARE * G.channels)[None, :]
     mask = mask & (to_row >= 0) & (to_row < G.out_height)
     mask = mask & (to_column >= 0) & (to_column < G.out_width)
     channel = (output % G.channels)[None, :]
-    tl.store(y + target + channel, total.to(y.dtype.element_ty), mask=mask)
+    target = pixel * (G.channels * G.groups) + channel
+    tl.store(y + target, total.to(y.dtype.element_ty), mask=mask)

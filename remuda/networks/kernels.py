@@ -1,7 +1,8 @@
 """Compute convolutions of many members on a GPU, with kernels that store no patches.
 
-Images are (members, images, height, width, channels), weights (members, k, k, in, out). With fake
-tensors, the functions compute nothing, but compile the kernels (launching.py).
+Images are (members, images, height, width, channels), weights (members, k, k, in, out); with
+groups, ``in`` counts the channels of one group. With fake tensors, the functions compute nothing,
+but compile the kernels (launching.py).
 """
 
 import torch
@@ -14,13 +15,13 @@ from remuda.networks.weighing import weight_product
 
 
 def convolution(
-    x: Tensor, weight: Tensor, stride: int, padding: int, tile: Tile | None = None
+    x: Tensor, weight: Tensor, stride: int, padding: int, groups: int, *, tile: Tile | None = None
 ) -> Tensor:
     """Convolve each member's images with its own weights."""
     size = weight.shape[1]
     out = [(side + 2 * padding - size) // stride + 1 for side in x.shape[2:4]]
     y = x.new_empty(*x.shape[:2], *out, weight.shape[4])
-    return _gathered(x, weight, y, stride, padding, False, tile)
+    return _gathered(x, weight, y, (stride, padding, groups), False, tile)
 
 
 def input_gradient(
@@ -30,33 +31,37 @@ def input_gradient(
     width: int,
     stride: int,
     padding: int,
+    groups: int,
+    *,
     tile: Tile | None = None,
 ) -> Tensor:
     """Apply the transposed convolution: the gradient with respect to images of this size."""
-    x = g.new_empty(*g.shape[:2], height, width, weight.shape[3])
-    return _gathered(g, weight, x, stride, padding, True, tile)
+    x = g.new_empty(*g.shape[:2], height, width, groups * weight.shape[3])
+    return _gathered(g, weight, x, (stride, padding, groups), True, tile)
 
 
 def _gathered(
     x: Tensor,
     weight: Tensor,
     y: Tensor,
-    stride: int,
-    padding: int,
+    numbers: tuple[int, int, int],
     transposed: bool,
     tile: Tile | None,
 ) -> Tensor:
-    members, images, _, _, depth = x.shape
+    stride, padding, groups = numbers
+    members, images, height, width, depth = x.shape
     out_height, out_width, channels = y.shape[2:]
-    size = weight.shape[1]
+    size, depth, channels = weight.shape[1], depth // groups, channels // groups
     tile = tile or gather_tile(channels, depth, size, stride, transposed)
     square, margin = (stride, padding) if transposed else (tile.square, 0)
     sides = [quotient(side + margin, square) for side in (out_height, out_width)]
     pixels, outputs = images * sides[0] * sides[1], square**2 * channels
-    geometry = Geometry._make([*x.shape[2:], *y.shape[2:], size, stride, padding])
+    geometry = Geometry(
+        height, width, depth, out_height, out_width, channels, size, stride, padding, groups
+    )
     run(
         gather_product,
-        (quotient(pixels, tile.rows), quotient(outputs, tile.columns), members),
+        (quotient(pixels, tile.rows), quotient(outputs, tile.columns), members * groups),
         (x.contiguous(), weight.contiguous(), y),
         (images, geometry, transposed, square, _precision(x), tile.rows, tile.columns, tile.depth),
         tile,
@@ -70,6 +75,8 @@ def weight_gradient(
     size: int,
     stride: int,
     padding: int,
+    groups: int,
+    *,
     tile: Tile | None = None,
     parts: int = 0,
 ) -> Tensor:
@@ -78,27 +85,31 @@ def weight_gradient(
     Several programs add up parts of the pixels, and a sum of the parts follows. The order of all
     additions is fixed. The result is (members, out, in, k, k).
     """
-    members, images, _, _, depth = x.shape
+    members, images, height, width, depth = x.shape
     out_height, out_width, channels = g.shape[2:]
-    if members == 1 and min(depth, channels) >= 16 and tile is None:
+    if members == groups == 1 and min(depth, channels) >= 16 and tile is None:
         return _library_weight_gradient(x[0], g[0], size, stride, padding)[None]
-    if stride == 1 and channels < depth:  # gather the tensor with fewer channels
-        flipped = weight_gradient(g, x, size, 1, size - 1 - padding, tile, parts)
+    if stride == groups == 1 and channels < depth:  # gather the tensor with fewer channels
+        flipped = weight_gradient(g, x, size, 1, size - 1 - padding, 1, tile=tile, parts=parts)
         return flipped.flip(3, 4).transpose(1, 2).contiguous()
+    depth, channels, products = depth // groups, channels // groups, members * groups
     terms, pixels = size * size * depth, images * out_height * out_width
     tile = tile or weight_tile(channels, terms, pixels)
     blocks = quotient(terms, tile.rows) * quotient(channels, tile.columns)
     steps = quotient(pixels, tile.depth)
-    parts = parts or num_parts(members * blocks, steps, terms * channels)
+    parts = parts or num_parts(products * blocks, steps, terms * channels)
     length = quotient(steps, parts) * tile.depth
     dtype = x.dtype if parts == 1 else torch.float32
-    result = x.new_empty(parts, members, channels, depth, size, size, dtype=dtype)
-    geometry = Geometry._make([*x.shape[2:], *g.shape[2:], size, stride, padding])
+    shape = members, groups * channels, depth, size, size
+    result = x.new_empty(parts, *shape, dtype=dtype)
+    geometry = Geometry(
+        height, width, depth, out_height, out_width, channels, size, stride, padding, groups
+    )
     run(
         weight_product,
-        (blocks, parts, members),
+        (blocks, parts, products),
         (x.contiguous(), g.contiguous(), result),
-        (members, images, length, geometry, _precision(x), tile.rows, tile.columns, tile.depth),
+        (products, images, length, geometry, _precision(x), tile.rows, tile.columns, tile.depth),
         tile,
     )
     return result.squeeze(0) if parts == 1 else result.sum(0).to(x.dtype)

@@ -46,7 +46,7 @@ class GroupedConv2d(nn.Conv2d):
         if not layers.is_compiled():
             return super().forward(input)
         weight = self.weight.permute(2, 3, 1, 0)  # (k, k, in / groups, out)
-        y = convolutions.grouped(input, weight, self.groups, stride=1, padding=1)
+        y = convolutions.convolution(input, weight, stride=1, padding=1, groups=self.groups)
         return y + cast(Tensor, self.bias).to(y.dtype)
 
 

@@ -15,13 +15,14 @@ class Geometry(NamedTuple):
 
     height: int
     width: int
-    depth: int  # channels of the gathered image
+    depth: int  # channels of the gathered image, in one group
     out_height: int
     out_width: int
-    channels: int  # of the other image
+    channels: int  # of the other image, in one group
     size: int
     stride: int
     padding: int
+    groups: int
 
 
 class Tile(NamedTuple):

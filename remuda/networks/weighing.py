@@ -9,7 +9,7 @@ def weight_product(
     x,
     g,
     result,
-    members,
+    products,  # members times groups
     images,
     length,  # pixels of g that one program adds up
     G: tl.constexpr,
@@ -18,14 +18,16 @@ def weight_product(
     BLOCK_N: tl.constexpr,
     BLOCK_P: tl.constexpr,
 ):
-    """Add up one part of the pixels, for one block of a member's (tap, in) x (out) matrix."""
+    """Add up one part of the pixels, for one block of a group's (tap, in) x (out) matrix."""
     TERMS: tl.constexpr = G.size * G.size * G.depth
     NUM_BLOCKS: tl.constexpr = (TERMS + BLOCK_R - 1) // BLOCK_R
-    member = tl.program_id(2).to(tl.int64)
+    product = tl.program_id(2).to(tl.int64)
+    member = product // G.groups
+    group = product % G.groups
     part = tl.program_id(1)
-    x += member * images * (G.height * G.width * G.depth)
-    g += member * images * (G.out_height * G.out_width * G.channels)
-    result += (part * members + member) * (TERMS * G.channels)
+    x += member * images * (G.height * G.width * G.depth * G.groups) + group * G.depth
+    g += member * images * (G.out_height * G.out_width * G.channels * G.groups) + group * G.channels
+    result += (part * products + product) * (TERMS * G.channels)
     first = tl.program_id(0) % NUM_BLOCKS * BLOCK_R
     channel = tl.program_id(0) // NUM_BLOCKS * BLOCK_N + tl.arange(0, BLOCK_N)
     is_channel = (channel < G.channels)[None, :]
@@ -34,7 +36,7 @@ def weight_product(
     for start in range(part * length, end, BLOCK_P):
         pixel = start + tl.arange(0, BLOCK_P)
         a = _patches(x, pixel, end, first, G, BLOCK_R)
-        places = pixel[:, None] * G.channels + channel[None, :]
+        places = pixel[:, None] * (G.channels * G.groups) + channel[None, :]
         b = tl.load(g + places, mask=(pixel < end)[:, None] & is_channel, other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION)
     term = first + tl.arange(0, BLOCK_R)
@@ -60,5 +62,5 @@ def _patches(x, pixel, end, first, G: tl.constexpr, BLOCK_R: tl.constexpr):
     column = (pixel % G.out_width * G.stride)[None, :] + (tap % G.size - G.padding)
     inside = (row >= 0) & (row < G.height) & (column >= 0) & (column < G.width)
     inside = inside & (pixel < end)[None, :] & (term < G.size * G.size * G.depth)[:, None]
-    offset = ((image * G.height + row) * G.width + column) * G.depth + depth
-    return tl.load(x + offset, mask=inside, other=0.0)
+    place = (image * G.height + row) * G.width + column
+    return tl.load(x + place * (G.depth * G.groups) + depth, mask=inside, other=0.0)

@@ -35,6 +35,10 @@ def library_transposed(x: Tensor, weight: Tensor) -> Tensor:
     return F.conv_transpose2d(image, kernel, stride=2, padding=1).permute(0, 2, 3, 1)
 
 
+def ours_grouped(x: Tensor, weight: Tensor) -> Tensor:
+    return convolutions.convolution(x, weight, 1, 1, groups=3)
+
+
 def library_grouped(x: Tensor, weight: Tensor) -> Tensor:
     image, kernel = x.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1)
     return F.conv2d(image, kernel, padding=1, groups=3).permute(0, 2, 3, 1)
@@ -45,7 +49,7 @@ CASES: dict[str, tuple[Pair, tuple[int, ...]]] = {
     "stride 1": ((lambda x, w: ours(x, w, 1), lambda x, w: library(x, w, 1)), (3, 3, 3, 5)),
     "stride 2": ((lambda x, w: ours(x, w, 2), lambda x, w: library(x, w, 2)), (3, 3, 3, 5)),
     "transposed": ((ours_transposed, library_transposed), (4, 4, 5, 3)),
-    "grouped": ((lambda x, w: convolutions.grouped(x, w, 3, 1, 1), library_grouped), (3, 3, 1, 6)),
+    "groups": ((ours_grouped, library_grouped), (3, 3, 1, 6)),
 }
 
 
@@ -128,21 +132,24 @@ from remuda.networks.kernels import Tile
 
 torch.manual_seed(1)
 TILES = [None, Tile(16, 16, 32, square=2)]
-for size, k, stride, inner, outer in [(5, 3, 1, 20, 3), (6, 3, 2, 3, 20), (6, 4, 2, 16, 5)]:
+CASES = [(5, 3, 1, 20, 3, 1), (6, 3, 2, 3, 20, 1), (6, 4, 2, 16, 5, 1), (5, 3, 1, 4, 6, 3)]
+for size, k, stride, inner, outer, groups in CASES:
     after = (size + 2 - k) // stride + 1
-    x, g = torch.randn(2, 1, size, size, inner), torch.randn(2, 1, after, after, outer)
-    weight = torch.randn(2, k, k, inner, outer)
+    x = torch.randn(2, 1, size, size, groups * inner)
+    g = torch.randn(2, 1, after, after, groups * outer)
+    weight = torch.randn(2, k, k, inner, groups * outer)
+    numbers = stride, 1, groups
     for tile in TILES:
         for kernel, reference, arguments in [
-            (kernels.convolution, convolutions._cpu_convolution, (x, weight, stride, 1)),
+            (kernels.convolution, convolutions._cpu_convolution, (x, weight, *numbers)),
             (
                 kernels.input_gradient,
                 convolutions._cpu_input_gradient,
-                (g, weight, size, size, stride, 1),
+                (g, weight, size, size, *numbers),
             ),
-            (kernels.weight_gradient, convolutions._cpu_weight_gradient, (x, g, k, stride, 1)),
+            (kernels.weight_gradient, convolutions._cpu_weight_gradient, (x, g, k, *numbers)),
         ]:
-            found, wanted = kernel(*arguments, tile), reference(*arguments)
+            found, wanted = kernel(*arguments, tile=tile), reference(*arguments)
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 """
 

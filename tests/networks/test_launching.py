@@ -79,6 +79,6 @@ def test_tracing_an_operator_for_a_gpu_compiles_its_kernels(monkeypatch):
                 torch.empty(2, 4, 6, 6, 5, device=device),
                 torch.empty(2, 3, 3, 5, 7, device=device),
             )
-            y = convolutions._CONVOLUTION(x, weight, 2, 1)
+            y = convolutions._CONVOLUTION(x, weight, 2, 1, 1)
         assert y.shape == (2, 4, 3, 3, 7) and y.device.type == device
-    assert called == [(2, 1)], "only for a GPU"
+    assert called == [(2, 1, 1)], "only for a GPU"
