@@ -125,6 +125,21 @@ def test_kernels_on_a_gpu_equal_the_cpu(name: str, compiled: bool) -> None:
         torch.testing.assert_close(one.cpu().double(), other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    "size, num_in, num_out, stride",
+    [(32, 7, 64, 2), (32, 13, 16, 2), (16, 64, 128, 2), (4, 256, 512, 2), (16, 256, 256, 1)],
+)
+def test_large_layers_on_a_gpu_equal_the_library(size, num_in, num_out, stride) -> None:
+    """Compare layers of real sizes, with images of three channels and planes of labels, too."""
+    torch.manual_seed(1)
+    x = torch.randn(4, 32, size, size, num_in, device="cuda")
+    weight = torch.randn(4, 3, 3, num_in, num_out, device="cuda") / (9 * num_in) ** 0.5
+    found = torch.func.vmap(lambda x, w: ours(x, w, stride))(x, weight)
+    wanted = torch.func.vmap(lambda x, w: library(x, w, stride))(x.double(), weight.double())
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-3, atol=1e-3)
+
+
 KERNELS_ON_A_CPU = """
 import torch
 from remuda.networks import convolutions, kernels
