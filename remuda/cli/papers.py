@@ -65,6 +65,9 @@ def reproduce_result(
     if markdown:
         return typer.echo(papers.as_markdown(), nl=False)
     if name is None or name in [paper.name for paper in papers.PAPERS]:
+        given = {"--short": short, "--seeds": seeds, "--data": data, "--device": device}
+        given |= {"--set": settings, "--from": runs, "--dry-run": dry_run}
+        _refuse_options([flag for flag, value in given.items() if value not in (None, False)])
         return _list(name)
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds must be at least 1, not {seeds}")
@@ -79,6 +82,14 @@ def reproduce_result(
         notify=say,
     )
     _run(papers.find(name), runs, options, dry_run)
+
+
+def _refuse_options(flags: list[str]) -> None:
+    if flags:
+        raise UserError(
+            f"{', '.join(flags)} needs the name of a table or figure, such as md-gan-figure-3-mlp; "
+            "remuda reproduce, without options, lists all names"
+        )
 
 
 def _run(

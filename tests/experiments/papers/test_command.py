@@ -35,6 +35,12 @@ def test_a_paper_is_listed_by_its_name():
     assert "w-cgan-table-3" in text and "cellular-table-3" not in text
 
 
+@pytest.mark.parametrize("name", [[], ["w-cgan"]])
+def test_options_for_runs_need_the_name_of_a_result(name):
+    with pytest.raises(UserError, match=r"--short, --seeds needs the name of a table or figure"):
+        call(*name, "--short", "--seeds", 2)
+
+
 def test_the_page_shows_the_list_of_the_command():
     """If this fails, replace the list in the page by the output of the command."""
     shown = PAGE.read_text().partition("<!-- list -->\n\n")[2].partition("\n<!-- end -->")[0]
