@@ -58,7 +58,7 @@ MEASURED = {
     "cnn": f"{PAGE}#figures-3-and-5-with-the-cnn-on-mnist-measured",
     "cifar10": f"{PAGE}#figures-3-and-5-with-the-cnn-on-cifar-10-measured",
 }
-SCOPES = {(3, "cifar10"): "FID without FL-GAN, b = 100", (5, "cifar10"): "FID"}
+SCOPES = {(3, "cifar10"): "FID only; FL-GAN with b = 100 is missing", (5, "cifar10"): "FID only"}
 FINDINGS_3 = {
     "mlp": "FL-GAN does not converge; MD-GAN has better scores than the standalone GAN.",
     "cnn": "MD-GAN and FL-GAN are close to equivalent; the standalone GAN with b = 100 is better.",
