@@ -11,6 +11,7 @@ from remuda.engines.racing import (
     Arrival,
     Board,
     Hub,
+    Later,
     Pace,
     Race,
     Raced,
@@ -83,9 +84,7 @@ class Simulation:
         self.traffic["down"] += trees.num_bytes(mail)
         self.clock[target] = now + self.pace(target, self.turns[target])
 
-    def replay(
-        self, order: Sequence[Arrival], posts: Posts, later: Iterable[Arrival] | None = None
-    ) -> Raced:
+    def replay(self, order: Sequence[Arrival], posts: Posts, later: Later = None) -> Raced:
         """Run turns in a recorded order. ``posts`` holds those of earlier races.
 
         With a Board, the arrivals of later races tell which mail was in flight at the end, and

@@ -51,17 +51,18 @@ class Upgrade:
         self.compilation: Compilation | None = None
         self.is_settled = False  # no other program will come
         self.marker: Path | None = None  # a file that exists if the step was compiled before
-        self.predicted = 0.0  # seconds of the first round
-        self.started: float | None = None  # the start of the last call
+        self.started = 0.0  # when the last call began
 
     def __call__(self, carry: Tree, inputs: Tree) -> tuple[Tree, Tree]:
         """Run all steps of a round with the program that is ready."""
         if self.program is None:
             self.program = self.build(carry, inputs, is_compiled=False)
             self.marker = _marker(carry, inputs)
-            self.predicted = self.program.predicted_seconds()
+            seconds = self.program.predicted_seconds()
+        else:  # the last round ended now
+            seconds = time.perf_counter() - self.started
         if not self.is_settled:
-            self._advance(carry, inputs)
+            self._advance(carry, inputs, seconds)
         self.started = time.perf_counter()
         return self.program(carry, inputs)
 
@@ -81,9 +82,9 @@ class Upgrade:
             self.compilation.cancel()
         self.is_settled = True
 
-    def _advance(self, carry: Tree, inputs: Tree) -> None:
+    def _advance(self, carry: Tree, inputs: Tree, seconds: float) -> None:
+        """Start to compile, wait, or take the compiled program, if a round takes these seconds."""
         assert self.program is not None
-        seconds = self._round_seconds()
         if self.compilation is None and self._pays(seconds):
             self._start(carry, inputs)
         if self.compilation is None:
@@ -107,10 +108,6 @@ class Upgrade:
         self.notify(
             f"compiled the training step in {duration(compilation.seconds)}; it takes over now"
         )
-
-    def _round_seconds(self) -> float:
-        """Return the duration of the last round, which ended now, or predict the first one."""
-        return self.predicted if self.started is None else time.perf_counter() - self.started
 
     def _pays(self, seconds: float) -> bool:
         """Return whether the rest of the run, in rounds of these seconds, takes long enough."""

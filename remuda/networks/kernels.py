@@ -49,16 +49,12 @@ def _gathered(
     tile: Tile | None,
 ) -> Tensor:
     stride, padding, groups = numbers
-    members, images, height, width, depth = x.shape
-    out_height, out_width, channels = y.shape[2:]
-    size, depth, channels = weight.shape[1], depth // groups, channels // groups
-    tile = tile or gather_tile(channels, depth, size, stride, transposed)
+    members, images = x.shape[:2]
+    geometry = _geometry(x, y, weight.shape[1], *numbers)
+    tile = tile or gather_tile(geometry.channels, geometry.depth, geometry.size, stride, transposed)
     square, margin = (stride, padding) if transposed else (tile.square, 0)
-    sides = [quotient(side + margin, square) for side in (out_height, out_width)]
-    pixels, outputs = images * sides[0] * sides[1], square**2 * channels
-    geometry = Geometry(
-        height, width, depth, out_height, out_width, channels, size, stride, padding, groups
-    )
+    sides = [quotient(side + margin, square) for side in y.shape[2:4]]
+    pixels, outputs = images * sides[0] * sides[1], square**2 * geometry.channels
     run(
         gather_product,
         (quotient(pixels, tile.rows), quotient(outputs, tile.columns), members * groups),
@@ -85,14 +81,15 @@ def weight_gradient(
     Several programs add up parts of the pixels, and a sum of the parts follows. The order of all
     additions is fixed. The result is (members, out, in, k, k).
     """
-    members, images, height, width, depth = x.shape
+    members, images, _, _, depth = x.shape
     out_height, out_width, channels = g.shape[2:]
     if members == groups == 1 and min(depth, channels) >= 16 and tile is None:
         return _library_weight_gradient(x[0], g[0], size, stride, padding)[None]
     if stride == groups == 1 and channels < depth:  # gather the tensor with fewer channels
         flipped = weight_gradient(g, x, size, 1, size - 1 - padding, 1, tile=tile, parts=parts)
         return flipped.flip(3, 4).transpose(1, 2).contiguous()
-    depth, channels, products = depth // groups, channels // groups, members * groups
+    geometry = _geometry(x, g, size, stride, padding, groups)
+    depth, channels, products = geometry.depth, geometry.channels, members * groups
     terms, pixels = size * size * depth, images * out_height * out_width
     tile = tile or weight_tile(channels, terms, pixels)
     blocks = quotient(terms, tile.rows) * quotient(channels, tile.columns)
@@ -102,9 +99,6 @@ def weight_gradient(
     dtype = x.dtype if parts == 1 else torch.float32
     shape = members, groups * channels, depth, size, size
     result = x.new_empty(parts, *shape, dtype=dtype)
-    geometry = Geometry(
-        height, width, depth, out_height, out_width, channels, size, stride, padding, groups
-    )
     run(
         weight_product,
         (blocks, parts, products),
@@ -113,6 +107,14 @@ def weight_gradient(
         tile,
     )
     return result.squeeze(0) if parts == 1 else result.sum(0).to(x.dtype)
+
+
+def _geometry(x: Tensor, y: Tensor, size: int, stride: int, padding: int, groups: int) -> Geometry:
+    """Describe the product of one group, which gathers x; y is the other image."""
+    height, width, depth = x.shape[2:]
+    out_height, out_width, channels = y.shape[2:]
+    sides = height, width, depth // groups, out_height, out_width, channels // groups
+    return Geometry(*sides, size, stride, padding, groups)
 
 
 def _library_weight_gradient(x: Tensor, g: Tensor, size: int, stride: int, padding: int) -> Tensor:

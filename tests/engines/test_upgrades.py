@@ -121,9 +121,12 @@ def test_compiling_pays_if_the_rest_of_the_run_takes_more_than_a_minute(monkeypa
     kind(program)
     assert builder.built == [False], "120 rounds of 0.5 s are predicted to take a minute, not more"
     monkeypatch.setattr(time, "perf_counter", lambda: 10.5)
-    assert not program._pays(program._round_seconds()), "so long did the last round take"
-    monkeypatch.setattr(time, "perf_counter", lambda: 10.6)
-    assert program._pays(program._round_seconds())
+    kind(program)
+    assert program.compilation is None, "the last round took 0.5 s, too"
+    monkeypatch.setattr(time, "perf_counter", lambda: 11.1)
+    kind(program)
+    assert program.compilation is not None, "the last round took 0.6 s"
+    builder.may_finish.set()
 
 
 def test_a_slow_first_round_waits_for_the_compiler():
